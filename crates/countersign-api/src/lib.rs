@@ -51,7 +51,9 @@ pub use ledger::{
     KeptEntry, LogKeyRotated, LogKeyRotation, Ready, ReceiptResponse,
 };
 pub use pacts::{PactChecked, PactList, PactPublished, PactResponse, PactSummary};
-pub use reviews::{ApproveRequest, RefuseRequest, Refused, ReviewFact, ReviewList, ReviewShown, ReviewSummary};
+pub use reviews::{
+    ApproveRequest, RefuseRequest, Refused, ReviewFact, ReviewList, ReviewReading, ReviewShown, ReviewSummary,
+};
 pub use sessions::{
     AnsweringTool, Change, ChangedReading, CountedReading, Outdated, ReadRequest, ReadResponse, RestsOn, SessionClosed,
     SessionOpened, SessionRequest,

@@ -1,6 +1,7 @@
 //! Reviews: actions that wait for a person.
 
-use crate::{FailedPrecondition, PactRef};
+use crate::action::is_false;
+use crate::{Change, FailedPrecondition, PactRef};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -50,6 +51,9 @@ pub struct ReviewShown {
     pub pact_ref: PactRef,
     /// The facts that the action reads, as the agent observed them and as they are now.
     pub facts: Vec<ReviewFact>,
+    /// What the agent had read that the action rests on, where it is guarded as read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readings: Vec<ReviewReading>,
     /// What does not hold now and an approval would waive; nothing else is waived.
     pub waives: Vec<FailedPrecondition>,
     /// Why no approval could commit now, if so.
@@ -84,6 +88,31 @@ pub struct ReviewFact {
     /// When, in ledger milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_at: Option<u64>,
+}
+
+/// A reading that the action rests on, as its agent had it when it asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReviewReading {
+    /// The MCP server.
+    pub upstream: String,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, as JSON.
+    pub arguments: String,
+    /// When it was read, in ledger milliseconds.
+    pub read_at: u64,
+    /// What of its answer is compared, in at most 2 KB; absent where it was too long to keep, or is erased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// Whether that is not all of it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cut: bool,
+    /// Whether it was read again since and reads differently, so that no approval can commit: the agent has to ask again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub read_again: bool,
+    /// Where it does, as far as that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
 }
 
 /// An approval of what was shown.

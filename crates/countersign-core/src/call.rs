@@ -92,9 +92,21 @@ pub enum Send {
         tool: SmolStr,
         /// Its arguments, an object.
         arguments: Json,
-        /// Whether a result that is an error means that nothing was done.
-        fails_on_error: bool,
+        /// What an error that it answers with says.
+        on_error: OnError,
     },
+}
+
+/// What an error that a tool answers with says about the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnError {
+    /// Nothing: no one knows what became of it.
+    #[default]
+    InDoubt,
+    /// That nothing was done: its pact says so.
+    Failed,
+    /// That it is over, and not what it did: no pact says anything of the tool, and nothing waits for its outcome.
+    Over,
 }
 
 /// One SQL statement with its parameters.

@@ -1,30 +1,23 @@
 //! Which sources the values in a text came from: a bounded index of what was read, by value.
 //!
 //! A *value* is a text of six characters and more, a word in a longer text, or a number of four digits and more; not what the caller
-//! lists as an enumeration. A value is found in a text whole or embedded, in normal form C and without regard to case. What a
-//! source says that does not fit the bounds counts as carried by everything, so leaving something out never hides where a value came
-//! from (R10).
+//! lists as an enumeration. A value is found in a text whole or embedded, in normal form KC and without regard to case, to characters that
+//! no one sees, and to single blanks and hyphens in it. Numbers are found by value. What a source says that does not fit the bounds counts
+//! as carried by everything, so leaving something out never hides where a value came from (R10).
 
+mod spelling;
+
+use self::spelling::{joined, normal, numbers};
 use crate::limits::{CARRIED_BYTES_MAX, CARRIED_LIKE_MAX};
 use crate::node::Node;
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
-use unicode_normalization::UnicodeNormalization as _;
 
 /// The shortest text that is a value, in characters.
 const CHARS_MIN: usize = 6;
 /// The longest, in characters; of a longer word its beginning stands for it.
 const CHARS_MAX: usize = 256;
-/// The fewest digits of a number that is a value.
-const DIGITS_MIN: usize = 4;
-
-/// A text in the one form in which texts are compared.
-fn normal(text: &str) -> String {
-    // Upper case first: some letters have two forms in lower case.
-    let folded = text.nfc().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
-    folded.collect::<String>().nfc().collect()
-}
 
 /// The values of a text, which is in normal form.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -49,6 +42,12 @@ impl Values {
     /// What a text says: as a whole, by line and by word.
     fn say(&mut self, text: &str) {
         self.numbers.extend(numbers(text));
+        for joined in joined(text) {
+            if joined.is_number {
+                self.numbers.extend(numbers(&joined.text));
+            }
+            self.text(&joined.text);
+        }
         if text.chars().nth(CHARS_MAX).is_none() {
             self.text(text);
         }
@@ -99,32 +98,6 @@ impl Values {
 
 /// What a value takes beside its bytes, roughly.
 const ENTRY_BYTES: usize = 64;
-
-/// The numbers in a text, each in one form: without sign, without zeros in front or at the end of a fraction. Commas are left out: they
-/// group digits.
-fn numbers(text: &str) -> BTreeSet<SmolStr> {
-    let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | '\'' | '_');
-    let runs = text.split(|c: char| !is_part(c)).filter(|run| run.contains(|c: char| c.is_ascii_digit()));
-    let mut found = BTreeSet::new();
-    for run in runs {
-        let together: String = run.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
-        let apart = run.split([',', '\'', '_']).map(ToOwned::to_owned);
-        for number in apart.chain([together]) {
-            let number = number.trim_matches('.');
-            let digits = number.trim_start_matches('0').bytes().filter(u8::is_ascii_digit).count();
-            if digits >= DIGITS_MIN {
-                found.insert(one_form(number));
-            }
-        }
-    }
-    found
-}
-
-fn one_form(number: &str) -> SmolStr {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
-    if fraction.is_empty() { whole.into() } else { format!("{whole}.{fraction}").into() }
-}
 
 /// What was read, by value: which sources a value came from.
 #[derive(Debug, Clone)]
@@ -250,20 +223,35 @@ impl<S: Clone + Ord> Index<S> {
         let mut found = self.evicted.clone();
         each(says, &mut |text| {
             found.extend(self.names.get(text).into_iter().flatten().cloned());
-            found.extend(numbers(text).iter().filter_map(|number| self.numbers.get(number)).flatten().cloned());
-            for (at, _) in text.char_indices() {
-                let Some(rest) = text.get(at..) else { continue };
-                let begins = beginning(rest);
-                if begins.chars().count() < CHARS_MIN {
-                    break;
+            let numbers_in =
+                |text: &str| numbers(text).into_iter().filter_map(|number| self.numbers.get(&number)).flatten();
+            found.extend(numbers_in(text).cloned());
+            for joined in joined(text) {
+                if joined.is_number {
+                    found.extend(numbers_in(&joined.text).cloned());
                 }
-                let alike = self.texts.range::<str, _>((Bound::Included(begins), Bound::Unbounded));
-                let alike = alike.take_while(|(value, _)| value.starts_with(begins));
-                let embedded = alike.filter(|(value, _)| rest.starts_with(value.as_str()));
-                found.extend(embedded.flat_map(|(_, of)| of.iter().cloned()));
+                if joined.is_longest {
+                    self.find_embedded(&joined.text, &mut found);
+                }
             }
+            self.find_embedded(text, &mut found);
         });
         found
+    }
+
+    /// The sources of values that a text holds at any place.
+    fn find_embedded(&self, text: &str, found: &mut BTreeSet<S>) {
+        for (at, _) in text.char_indices() {
+            let Some(rest) = text.get(at..) else { continue };
+            let begins = beginning(rest);
+            if begins.chars().count() < CHARS_MIN {
+                break;
+            }
+            let alike = self.texts.range::<str, _>((Bound::Included(begins), Bound::Unbounded));
+            let alike = alike.take_while(|(value, _)| value.starts_with(begins));
+            let embedded = alike.filter(|(value, _)| rest.starts_with(value.as_str()));
+            found.extend(embedded.flat_map(|(_, of)| of.iter().cloned()));
+        }
     }
 }
 
@@ -342,6 +330,36 @@ mod tests {
     }
 
     #[test]
+    fn no_spelling_hides_where_a_value_came_from() {
+        for (read, written) in [
+            ("1200000", "12e5"),
+            ("1200000", "1.2e6"),
+            ("1.2E+6", "1200000"),
+            ("0.00125", "125e-5"),
+            ("12000000e-1", "1200000.0"),
+            ("\"1.2e6 in all\"", "1200000"),
+            ("\"DE12 5001 0517 0648 4898 90\"", "\"DE12500105170648489890\""),
+            ("\"DE12500105170648489890\"", "\"to de12 5001 0517 0648 4898 90, please\""),
+            ("\"Account: DE12 5001 0517 0648 4898 90 (new)\"", "\"DE12-5001-0517-0648-4898-90\""),
+            ("\"4 800\"", "4800"),
+            ("4800", "\"EUR 4\u{2009}800.00\""),
+            ("\"4\u{a0}800 left\"", "\"4'800\""),
+            ("\"pass\u{ad}word\"", "\"password\""),
+            ("\"password\"", "\"ＰＡＳＳＷＯＲＤ\""),
+            ("\"pass\u{200b}word\"", "\"pass\u{2060}wo\u{fe0f}rd\""),
+            ("\"well-known\"", "\"wellknown\""),
+            ("\"ﬁnance\"", "\"finance\""),
+        ] {
+            assert_eq!(carried(&index(&[(1, read)]), written), [1], "{read} {written}");
+        }
+        for (read, written) in
+            [("1200000", "12e4"), ("\"4 800\"", "480"), ("\"de12 a b c\"", "\"de12ab\""), ("1e999", "1e998")]
+        {
+            assert_eq!(carried(&index(&[(1, read)]), written), [0; 0], "{read} {written}");
+        }
+    }
+
+    #[test]
     fn what_something_was_asked_by_is_found_at_any_length_and_only_whole() {
         let mut index: Index<u32> = Index::new([]);
         index.add_names(&1, r#"{"item":"tea"}"#);
@@ -390,6 +408,24 @@ mod tests {
             let index = index(&[(1, &format!(r#"{{"n":{number}.{fraction}}}"#))]);
             let says = if is_text { format!(r#"{{"t":"EUR {number}.{fraction}0!"}}"#) } else { format!("[{number}.{fraction}]") };
             prop_assert_eq!(carried(&index, &says), vec![1]);
+        }
+
+        #[test]
+        fn a_number_is_found_in_any_spelling(number in 1000_u64..1_000_000_000, shift in 0_usize..9, sign in prop::bool::ANY) {
+            let text = number.to_string();
+            let (whole, fraction) = text.split_at(1);
+            let exponent = fraction.len();
+            let plus = if sign { "+" } else { "" };
+            let spelled = [
+                format!("{whole}.{fraction}e{plus}{exponent}"),
+                format!("{number}{}e-{shift}", "0".repeat(shift)),
+                text.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap()).collect::<Vec<_>>().join(" "),
+            ];
+            for spelling in spelled {
+                let both = [format!("{{\"n\":\"{spelling}\"}}"), format!("[{number}]")];
+                prop_assert_eq!(carried(&index(&[(1, &both[0])]), &both[1]), vec![1], "{} {}", spelling, number);
+                prop_assert_eq!(carried(&index(&[(1, &both[1])]), &both[0]), vec![1], "{} {}", spelling, number);
+            }
         }
 
         #[test]

@@ -80,8 +80,8 @@ pub trait Snapshot {
 /// Which of its decisions an action is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage<'a> {
-    /// It was asked for.
-    Intent,
+    /// It was asked for; where it has waited for a person since, with the readings that were noted then.
+    Intent(Option<&'a [(FactId, u64)]>),
     /// It has cooled as this effect, and its call would leave; with the readings that its intent noted.
     Dispatch(EffectId, &'a [(FactId, u64)]),
     /// The external facts were read, and its call is about to be made under this key.
@@ -90,7 +90,7 @@ enum Stage<'a> {
 
 /// Decides one action.
 pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decision {
-    decide_at(Stage::Intent, None, action, snapshot, now_ms).0
+    decide_at(Stage::Intent(None), None, action, snapshot, now_ms).0
 }
 
 /// Decides an effect again that has cooled.
@@ -229,7 +229,10 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
         let inputs = self.inputs();
         let standing = self.standing(&inputs);
         let (standing, shadowed) = match (standing, self.kind.mode) {
-            (Err(stopped), Mode::Shadow) => (Ok(()), Some(Box::new(stopped.blocked))),
+            (Err(stopped), Mode::Shadow) => match self.check_always(&inputs) {
+                Ok(()) => (Ok(()), Some(Box::new(stopped.blocked))),
+                Err(reason) => (Err(Stopped::rejected(reason)), None),
+            },
             (standing, _) => (standing, None),
         };
         let effects = standing.and_then(|()| self.verdict(&inputs).map_err(Stopped::rejected));
@@ -267,6 +270,11 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
             None => Ok((Verdict::Committed, writes)),
             Some(rule) => Ok((Verdict::InFlight(Box::new(self.in_flight(rule, writes, inputs)?)), Vec::new())),
         }
+    }
+
+    /// Whether its call is still to be asked for.
+    fn is_intent(&self) -> bool {
+        matches!(self.stage, Stage::Intent(_))
     }
 
     /// Whether the external facts were read.

@@ -370,6 +370,8 @@ pub enum OnFail {
     Reject,
     /// The action waits for a person.
     Review,
+    /// The action is rejected, in shadow mode too.
+    RejectAlways,
 }
 
 /// A budget that an action type charges.

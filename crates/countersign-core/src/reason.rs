@@ -520,6 +520,14 @@ pub enum Drift {
         #[serde(skip_serializing_if = "Option::is_none")]
         changed: Option<Since>,
     },
+    /// A reading was made again since the action was asked for, and reads differently: its agent had not seen that.
+    ReadAgain {
+        fact: FactId,
+        upstream: SmolStr,
+        tool: SmolStr,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        changed: Option<Since>,
+    },
     /// Something of a read that this reader may not see.
     Withheld { read: SmolStr },
 }

@@ -6,7 +6,7 @@
 
 use crate::action::{Action, Observed};
 use crate::decision::PactRef;
-use crate::ids::{ActionId, AgentId, numbered};
+use crate::ids::{ActionId, AgentId, FactId, numbered};
 use crate::limits::{CLOSED_REVIEWS_MAX, REASON_BYTES_MAX, REVIEW_EXPIRES_MS, REVIEWS_MAX, REVIEWS_PER_AGENT_MAX};
 use crate::reason::{Drift, Reason};
 use crate::utc::Utc;
@@ -39,6 +39,8 @@ impl FromStr for ReviewId {
 pub struct Parked {
     /// The action, as it was sent.
     pub action: Arc<Action>,
+    /// The readings that it rests on, with the versions that they had when it was sent: no later ones count.
+    pub rests_on: Vec<(FactId, u64)>,
     /// When it was parked, in ledger milliseconds.
     pub at_ms: u64,
     /// Until when a person may decide.
@@ -171,9 +173,9 @@ impl fmt::Display for Voided {
 
 impl Reviews {
     /// Parks an action.
-    pub fn park(&mut self, entry: u64, at_ms: u64, action: Arc<Action>) {
+    pub fn park(&mut self, entry: u64, at_ms: u64, action: Arc<Action>, rests_on: Vec<(FactId, u64)>) {
         let expires_at_ms = at_ms.saturating_add(REVIEW_EXPIRES_MS);
-        self.open.insert(entry, Parked { action, at_ms, expires_at_ms });
+        self.open.insert(entry, Parked { action, rests_on, at_ms, expires_at_ms });
     }
 
     /// Notes an action that was parked here and whose payload has been erased since.

@@ -28,7 +28,7 @@ pub use long_answers::LongAnswers;
 pub use many::{AdmittedBatch, BatchError};
 pub use open::{Environment, OpenError, OpenReport, Options, Parts};
 pub use read::{ExternalFacts, HistoryError, NotObservable, NotRead, Observe, PastVersion, ShownFact, WhyUnread};
-pub use reviews::ShownReview;
+pub use reviews::{RestedOn, ShownReview};
 pub use rotate::RotateLogKeyError;
 pub use sessions::{NotReadIn, Outdated, ReadIn, Told};
 pub use windows::{Window, Windows};

@@ -25,6 +25,7 @@ pub mod resumed;
 pub mod screen;
 pub mod session;
 pub mod settings;
+pub mod shell;
 mod sse;
 pub mod tool;
 pub mod upstream;

@@ -104,6 +104,8 @@ codes! {
     ToolCalled = "tool_called",
     /// A tool says that it did nothing.
     ToolFailed = "tool_failed",
+    /// A tool answered with an error, and nothing waits for what it did.
+    ToolOver = "tool_over",
     /// A tool answered with an error.
     ToolError = "tool_error",
     /// A tool gave an answer that does not say whether it completed.
@@ -238,6 +240,9 @@ impl Found {
             }
             FoundCode::ToolCalled => format!("{about} was called"),
             FoundCode::ToolFailed => format!("{about} did nothing"),
+            FoundCode::ToolOver => {
+                format!("{about} answered with an error, and whether it did anything is not known")
+            }
             FoundCode::ToolError if status.is_some() => format!("{about} answered with error {number}"),
             FoundCode::ToolError => format!("{about} answered with an error"),
             FoundCode::ToolUnclear => format!("{about} gave no clear answer"),

@@ -4,9 +4,10 @@
 //! It either commits or is void with a reason, and then nothing has happened but the entry that says so: an approval is bound to
 //! what was shown, as a feed is bound to the version in its `If-Match`.
 
+use super::readings::rested_on;
 use super::{Deciding, Snapshot, Stage, decide_at};
 use crate::action::Observed;
-use crate::decision::{Decision, ReadVersion, Verdict, WaivedBy};
+use crate::decision::{Decision, Verdict, WaivedBy};
 use crate::expression::{Base, Inputs};
 use crate::fact::{Fact, Version};
 use crate::identity::{Role, still_has};
@@ -15,7 +16,7 @@ use crate::limits::APPROVAL_EXPIRES_MS;
 use crate::pact::{OnFail, Require};
 use crate::reason::{Drift, Reason, Since};
 use crate::review::{Parked, ReviewId, ReviewRefusal, Shown, Voided};
-use crate::session::{READING, SESSION};
+use crate::session::{Held, READING, SESSION};
 use crate::value::Attributes;
 use smol_str::SmolStr;
 use std::sync::Arc;
@@ -78,7 +79,8 @@ pub fn approve(
         let (refusal, reason) = drifted(drift);
         return undecided(refusal, reason);
     }
-    let (decision, drift) = decide_at(Stage::Intent, Some(approval), action, snapshot, now_ms);
+    let stage = Stage::Intent(Some(&parked.rests_on));
+    let (decision, drift) = decide_at(stage, Some(approval), action, snapshot, now_ms);
     let (refusal, reason) = match (drift, decision.blocked()) {
         (None, None) => return Ok(decision),
         (Some(drift), _) => drifted(drift),
@@ -118,7 +120,8 @@ pub fn show(
     now_ms: u64,
 ) -> Option<(Shown, Decision)> {
     let action = &parked.action;
-    let first = decide_at(Stage::Intent, None, action, snapshot, now_ms).0;
+    let stage = Stage::Intent(Some(&parked.rests_on));
+    let first = decide_at(stage, None, action, snapshot, now_ms).0;
     // A session says nothing beside its readings.
     let reads = first.reads.iter().filter(|read| read.fact.ty().as_str() != SESSION);
     let facts = reads.map(|read| {
@@ -141,37 +144,54 @@ pub fn show(
     let mut shown = Shown { to, review, action: action.id, pact, at_ms, facts, waives: Vec::new() };
     // Staleness counts from here, so it is no reason to be waived.
     let approval = Approval { by: &shown.to, shown: &shown, until_ms: now_ms };
-    let decision = decide_at(Stage::Intent, Some(&approval), action, snapshot, now_ms).0;
+    let (decision, drift) = decide_at(stage, Some(&approval), action, snapshot, now_ms);
     if let Verdict::Review { blocked, .. } = &decision.verdict {
         shown.waives = blocked.failed().iter().map(|failed| failed.id.clone()).collect();
     }
+    // Nothing moves between this and itself but what had moved before it was shown: no approval of that commits.
+    let decision = match drift {
+        Some(drift @ Drift::ReadAgain { .. }) => decision.rejected(Reason::ApprovalOutdated { drift: Box::new(drift) }),
+        _ => decision,
+    };
     Some((shown, decision))
 }
 
-/// What a reviewer is shown of a reading, and an approval is bound to: where it was read, and the digest of what it read. What it read
-/// may be long, and there may be many.
+/// What an approval is bound to of a reading: where it was read, and the digest of what it read. What it read may be long, and there may
+/// be many, so that is shown beside it.
 fn named_reading(value: &Attributes) -> Option<Attributes> {
     let member = |name: &'static str| Some((SmolStr::new_static(name), value.get(name)?.clone()));
-    Some(Attributes::from_fields(["digest", "tool", "upstream"].into_iter().filter_map(member).collect()))
+    Some(Attributes::from_fields(["arguments", "digest", "tool", "upstream"].into_iter().filter_map(member).collect()))
 }
 
 impl<S: Snapshot> Deciding<'_, S> {
-    /// The first reading that the action would rest on and that does not read as it was shown. At the dispatch all are read again.
+    /// The first reading that the action rests on and that does not read as its agent had it, or as it was shown. At the dispatch all
+    /// are read again.
     fn reading_drift(&self, approval: &Approval<'_>) -> Option<Drift> {
-        let readings = self.session_reads().into_iter().filter(|read| read.fact.ty().as_str() == READING);
+        let Stage::Intent(Some(noted)) = self.stage else { return None };
         let digest = |value: Option<&Attributes>| value.and_then(|value| value.get("digest")).cloned();
-        let mut drifts = readings.filter_map(|ReadVersion { fact, .. }| {
-            let read = SmolStr::new_static("session");
+        noted.iter().find_map(|(fact, version)| {
+            let record = self.snapshot.fact(fact);
+            if let Some(drift) = record.and_then(|record| self.read_again(record, *version)) {
+                return Some(drift);
+            }
+            let (read, fact) = (SmolStr::new_static("session"), fact.clone());
             let Some(shown) = approval.shown.facts.iter().find(|shown| shown.fact == fact) else {
                 return Some(Drift::NotShown { read, fact });
             };
-            let record = self.snapshot.fact(&fact);
             let (was, is) = (digest(shown.value.as_ref()), digest(record.and_then(|fact| fact.value.as_ref())));
             let (changed, attribute) =
                 (record.map(|fact| Since::from(fact.changed("digest"))), SmolStr::new_static("digest"));
             (was != is).then_some(Drift::Attribute { read, fact, attribute, was, is, changed })
-        });
-        drifts.next()
+        })
+    }
+
+    /// That a reading was made again since the action was asked for, and reads differently: its agent had not seen that.
+    fn read_again(&self, record: &Arc<Fact>, version: u64) -> Option<Drift> {
+        let held = Held::of(record)?;
+        let is_same = rested_on(self.action, &held, version) == Some(held.digest);
+        let changed = Some(Since::from(record.changed("digest")));
+        let (upstream, tool) = (held.reading.place.upstream, held.reading.place.tool);
+        (!is_same).then_some(Drift::ReadAgain { fact: held.fact, upstream, tool, changed })
     }
 
     /// Whether a reviewer waives this precondition.

@@ -2,7 +2,7 @@
 
 use super::{Deciding, Snapshot, Stage};
 use crate::action::Action;
-use crate::call::{Call, EffectId, ExternalHow, ExternalRead, Probe, Send, Statement, external_key};
+use crate::call::{Call, EffectId, ExternalHow, ExternalRead, OnError, Probe, Send, Statement, external_key};
 use crate::decimal;
 use crate::decision::{Dispatched, InFlight, RestsOn, Write};
 use crate::expression::{EvalError, Expression, Inputs};
@@ -26,11 +26,11 @@ impl<S: Snapshot> Deciding<'_, S> {
         writes: Vec<Write>,
         inputs: &Inputs<'_>,
     ) -> Result<InFlight, Reason> {
-        if self.stage == Stage::Intent && self.snapshot.effects_at_capacity(&self.action.agent) {
+        if self.is_intent() && self.snapshot.effects_at_capacity(&self.action.agent) {
             return Err(Reason::TooManyEffects);
         }
         // What rests on readings is decided again once they were read again.
-        if self.stage == Stage::Intent && (rule.after_ms > 0 || self.kind.guard.is_some()) {
+        if self.is_intent() && (rule.after_ms > 0 || self.kind.guard.is_some()) {
             return Ok(InFlight::Cooling { dispatch_at_ms: self.now_ms.saturating_add(rule.after_ms) });
         }
         let outside = self.outside();
@@ -106,7 +106,8 @@ impl<S: Snapshot> Deciding<'_, S> {
                         arguments.insert(version.argument.to_string(), value);
                     }
                 }
-                Send::Tool { tool: tool.clone(), arguments, fails_on_error: *fails_on_error }
+                let on_error = if *fails_on_error { OnError::Failed } else { OnError::InDoubt };
+                Send::Tool { tool: tool.clone(), arguments, on_error }
             }
             SendRule::AnyTool { tool, arguments, .. } => {
                 let (tool, arguments) = (self.text_param(tool)?, self.text_param(arguments)?);
@@ -118,8 +119,9 @@ impl<S: Snapshot> Deciding<'_, S> {
                 if !arguments.is_object() || decimal::has_mark(&sent) {
                     return Err(invalid(EffectProblem::TextNotAllowed));
                 }
-                // Its answer is the agent's to read, and no fact waits to be written.
-                Send::Tool { tool, arguments, fails_on_error: true }
+                // Its answer is the agent's to read, and no fact waits to be written. A tool that failed half-way says the same as
+                // one that did nothing (I6).
+                Send::Tool { tool, arguments, on_error: OnError::Over }
             }
         };
         Ok(send)
@@ -172,7 +174,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             Stage::Judgement(key) => return Cow::Borrowed(key),
             Stage::Dispatch(effect, _) => effect,
             // An effect has the number of the entry that begins it.
-            Stage::Intent => EffectId(self.snapshot.next_entry()),
+            Stage::Intent(_) => EffectId(self.snapshot.next_entry()),
         };
         Cow::Owned(external_key(self.snapshot.origin(), effect, &self.action.id))
     }

@@ -57,7 +57,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         for require in self.kind.require.iter().filter(|require| self.is_known(&require.that)) {
             if let Some(why) = self.check_require(require, inputs).filter(|_| !self.is_waived(require)) {
                 failed.push(self.explain(require, why));
-                if require.on_fail == OnFail::Reject {
+                if require.on_fail != OnFail::Review {
                     on_fail = OnFail::Reject;
                 }
             }
@@ -67,6 +67,16 @@ impl<S: Snapshot> Deciding<'_, S> {
             return Ok(());
         }
         Err(Stopped::by(Reason::PreconditionFailed { failed }, on_fail))
+    }
+
+    /// What must hold in shadow mode too.
+    pub(super) fn check_always(&self, inputs: &Inputs<'_>) -> Result<(), Reason> {
+        let always = self.kind.require.iter().filter(|require| require.on_fail == OnFail::RejectAlways);
+        let known = always.filter(|require| self.is_known(&require.that));
+        let failed = known.filter_map(|require| Some(self.explain(require, self.check_require(require, inputs)?)));
+        let mut failed: Vec<FailedPrecondition> = failed.collect();
+        bound_explanation(&mut failed);
+        if failed.is_empty() { Ok(()) } else { Err(Reason::PreconditionFailed { failed }) }
     }
 
     pub(super) fn check_require(&self, require: &Require, inputs: &Inputs<'_>) -> Option<Why> {

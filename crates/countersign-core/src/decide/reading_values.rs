@@ -45,7 +45,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             Some((fact.written.entry, Held::of(fact)?))
         };
         match self.stage {
-            Stage::Intent => {
+            Stage::Intent(None) => {
                 let readings = self.session().into_iter().flat_map(|session| session.readings().collect::<Vec<_>>());
                 let found = readings.filter_map(|fact| found(&fact));
                 found
@@ -55,7 +55,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                     })
                     .collect()
             }
-            Stage::Dispatch(_, rests_on) => {
+            Stage::Intent(Some(rests_on)) | Stage::Dispatch(_, rests_on) => {
                 let noted = rests_on.iter().filter_map(|(fact, version)| Some((found(fact)?, *version)));
                 noted.map(|((entry, held), version)| (entry, held, version)).collect()
             }

@@ -74,10 +74,15 @@ impl<S: Snapshot> Deciding<'_, S> {
     /// What the action read beside the facts that its pact names: its session, and the readings that it rests on.
     pub(super) fn session_reads(&self) -> Vec<ReadVersion> {
         // At the dispatch they are those that the intent noted, which `compare` adds.
-        let (Some(guard), Stage::Intent) = (&self.kind.guard, self.stage) else { return Vec::new() };
+        let (Some(guard), Stage::Intent(noted)) = (&self.kind.guard, self.stage) else { return Vec::new() };
         let Ok(session) = self.session() else {
             return self.action.session.and_then(SessionId::fact).map(absent).into_iter().collect();
         };
+        if let Some(noted) = noted {
+            let current =
+                noted.iter().map(|(fact, _)| self.snapshot.fact(fact).map_or_else(|| absent(fact.clone()), version_of));
+            return std::iter::once(version_of(&session.fact)).chain(current).collect();
+        }
         let counted = self.rested_on(guard, counted(guard, &session, self.snapshot));
         let counted: BTreeSet<FactId> = counted.into_iter().map(|(fact, _)| fact.id.clone()).collect();
         let readings = session.readings().filter_map(|fact| match self.snapshot.fact(&fact) {
@@ -86,6 +91,14 @@ impl<S: Snapshot> Deciding<'_, S> {
             None => Some(absent(fact)),
         });
         std::iter::once(version_of(&session.fact)).chain(readings).collect()
+    }
+
+    /// Whether a reading counts: what was made after the action was asked for, while it waited for a person, does not.
+    fn is_noted(&self, reading: &FactId) -> bool {
+        match self.stage {
+            Stage::Intent(Some(noted)) => noted.iter().any(|(fact, _)| fact == reading),
+            _ => true,
+        }
     }
 
     pub(super) fn session(&self) -> Result<Session, Reason> {
@@ -102,7 +115,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
         let session = self.session()?;
         // What was read after it was asked for does not count for it.
-        if self.stage == Stage::Intent && session.is_beyond(|place| guard.counts(place)) {
+        if matches!(self.stage, Stage::Intent(None)) && session.is_beyond(|place| guard.counts(place)) {
             return Err(Reason::TooManyReadings { session: session.id });
         }
         let readings = counted(guard, &session, self.snapshot);
@@ -115,7 +128,8 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
         self.check_reading_values()?;
         let Some(stale_after) = guard.stale_after_ms else { return Ok(()) };
-        let readings = self.rested_on(guard, readings);
+        let readings =
+            self.rested_on(guard, readings.into_iter().filter(|(fact, _)| self.is_noted(&fact.id)).collect());
         let is_stale = |held: &Held| self.now_ms.saturating_sub(held.reading.at_ms) > stale_after;
         let stale = readings.iter().filter(|(_, held)| is_stale(held)).map(|(_, held)| refer(held));
         let stale: Vec<ReadingRef> = stale.collect();

@@ -85,7 +85,7 @@ fn check_agents(
     now_ms: u64,
     is_known: &dyn Fn(&Mention) -> bool,
 ) -> Result<(), Reason> {
-    let mut deciding = Deciding::new(Stage::Intent, None, (action, kind, params), snapshot, now_ms);
+    let mut deciding = Deciding::new(Stage::Intent(None), None, (action, kind, params), snapshot, now_ms);
     deciding.resolve_members();
     deciding.check_right(is_known)?;
     deciding.check_trust()

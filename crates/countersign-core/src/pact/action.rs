@@ -269,7 +269,7 @@ fn precondition<'a>(source: &'a str, node: Node<'a>, ids: &mut Ids, problems: &m
     let stale_span = body.get("stale_after").map(|(span, _)| span);
     let max_staleness = body.duration("max_staleness", problems);
     let max_span = body.get("max_staleness").map(|(span, _)| span);
-    let outcomes = [("reject", OnFail::Reject), ("review", OnFail::Review)];
+    let outcomes = [("reject", OnFail::Reject), ("review", OnFail::Review), ("reject-always", OnFail::RejectAlways)];
     let on_fail = body.choice("on_fail", &outcomes, problems).unwrap_or(OnFail::Reject);
     body.finish(problems);
     let (stale_after, max_staleness) = (stale_after.zip(stale_span), max_staleness.zip(max_span));

@@ -206,6 +206,7 @@ fn write_preconditions(out: &mut String, action: &ActionType) {
         let otherwise = match on_fail {
             OnFail::Reject => "rejected",
             OnFail::Review => "a person decides",
+            OnFail::RejectAlways => "rejected, in shadow mode too",
         };
         let doc = cell(doc.as_deref().unwrap_or_default());
         let _ = writeln!(out, "| `{id}` | {} | {stale} | {otherwise} | {} |", code(that.text()), or_dash(&doc));

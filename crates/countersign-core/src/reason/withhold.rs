@@ -80,9 +80,10 @@ impl Drift {
             Self::NotShown { read, fact } | Self::Presence { read, fact, .. } if !from.shows_whole(fact) => {
                 read.clone()
             }
-            Self::Attribute { fact, .. } | Self::NotShown { fact, .. } | Self::Presence { fact, .. } => {
-                return mask(fact, from);
-            }
+            Self::Attribute { fact, .. }
+            | Self::NotShown { fact, .. }
+            | Self::Presence { fact, .. }
+            | Self::ReadAgain { fact, .. } => return mask(fact, from),
             Self::Pact { .. } | Self::Reviewer { .. } | Self::Withheld { .. } => return,
         };
         *self = Self::Withheld { read: withheld };

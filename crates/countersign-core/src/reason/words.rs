@@ -271,8 +271,8 @@ impl Reason {
             }
             Self::TurnHeld { .. } => "nothing was sent; call again later",
             Self::ReadingUnread { .. } => {
-                "nothing was sent; call again once it can be read. If it never can be again, begin a new session: whatever is done in \
-                 this one would rest on it"
+                "nothing was sent; call again once it can be read, or, if that server is gone for good, begin a new session: the next one \
+                 rests on nothing that was read in this one"
             }
             Self::ReadingChanged { readings } => {
                 let untold: Vec<&str> =
@@ -476,6 +476,12 @@ impl fmt::Display for Drift {
                 let (was, is) = (text(was), text(is));
                 write!(f, "{fact}.{attribute} was {was} when it was shown, and is now {is}{}", who(changed))
             }
+            Self::ReadAgain { upstream, tool, changed, .. } => write!(
+                f,
+                "{upstream}/{tool} was read again after this was asked for, and reads differently{}; what its agent had not seen \
+                 when it asked does not count, so it has to ask again",
+                who(changed)
+            ),
             Self::Withheld { read } => write!(f, "`{read}` is not as it was shown"),
         }
     }

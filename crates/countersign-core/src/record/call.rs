@@ -3,7 +3,9 @@
 use super::decode::DecodeError;
 use super::encode::{Form, write_list};
 use super::payload::DueWrite;
-use crate::call::{Call, Evidence, ExternalHow, ExternalRead, Found, FoundCode, Measured, Probe, Send, Statement};
+use crate::call::{
+    Call, Evidence, ExternalHow, ExternalRead, Found, FoundCode, Measured, OnError, Probe, Send, Statement,
+};
 use crate::canonical::Canonical;
 use crate::decision::{Dispatched, InFlight, RestsOn};
 use crate::fence::Fenced;
@@ -174,11 +176,16 @@ pub(super) fn write_send(out: &mut Canonical, send: &Send) {
             }
             out.close(']');
         }
-        Send::Tool { tool, arguments, fails_on_error } => {
+        Send::Tool { tool, arguments, on_error } => {
             out.key("arguments");
             out.json(arguments);
-            if *fails_on_error {
-                out.key("fails_on_error");
+            let said = match on_error {
+                OnError::InDoubt => None,
+                OnError::Failed => Some("fails_on_error"),
+                OnError::Over => Some("over_on_error"),
+            };
+            if let Some(said) = said {
+                out.key(said);
                 out.bool(true);
             }
             out.key("tool");
@@ -266,6 +273,8 @@ pub(super) struct StoredSend {
     #[serde(default)]
     fails_on_error: bool,
     method: Option<SmolStr>,
+    #[serde(default)]
+    over_on_error: bool,
     path: Option<String>,
     statements: Option<Vec<StoredStatement>>,
     tool: Option<SmolStr>,
@@ -344,7 +353,12 @@ impl StoredSend {
             }
             (None, None, None, Some(tool)) => {
                 let arguments = self.arguments.ok_or(DecodeError::Missing("arguments"))?;
-                Ok(Send::Tool { tool, arguments, fails_on_error: self.fails_on_error })
+                let on_error = match (self.fails_on_error, self.over_on_error) {
+                    (true, _) => OnError::Failed,
+                    (false, true) => OnError::Over,
+                    (false, false) => OnError::InDoubt,
+                };
+                Ok(Send::Tool { tool, arguments, on_error })
             }
             _ => Err(DecodeError::Missing("send")),
         }

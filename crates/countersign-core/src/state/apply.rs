@@ -248,7 +248,7 @@ impl State {
         match &decision.verdict {
             Verdict::Review { .. } => {
                 let action = Arc::new(without_unread(action, &decision.reads));
-                self.reviews.park(index, time_ms, action);
+                self.reviews.park(index, time_ms, action, readings_in(decision));
             }
             Verdict::InFlight(in_flight) => {
                 let action = Arc::new(without_unread(action, &decision.reads));

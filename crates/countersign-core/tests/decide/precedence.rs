@@ -150,7 +150,7 @@ fn each_row_mends_the_fault_of_the_row_above() {
     world.chain = Some(chain("lead", 2, vec![first, second]));
     for entry in 0..REVIEWS_MAX as u64 {
         let parked = Arc::new(world.request());
-        world.state.reviews.park(entry, world.now_ms, parked);
+        world.state.reviews.park(entry, world.now_ms, parked, Vec::new());
     }
     let claim = Claim {
         by: AgentId::new("somebody").unwrap(),

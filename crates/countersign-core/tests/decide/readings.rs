@@ -10,8 +10,8 @@ use countersign_core::ids::{AgentId, Digest, FactId, Tag};
 use countersign_core::limits::READINGS_MAX;
 use countersign_core::reason::Reason;
 use countersign_core::record::{Decided, Event};
-use countersign_core::review::{Parked, ReviewId};
-use countersign_core::session::{self, Held, Place, Reading, Reread, Session, SessionId, SessionRefusal};
+use countersign_core::review::{Parked, ReviewId, Shown};
+use countersign_core::session::{self, Held, Place, READING, Reading, Reread, Session, SessionId, SessionRefusal};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -429,48 +429,67 @@ fn money_of_two_scales_is_not_mixed_in_one_comparison() {
     }
 }
 
-#[test]
-fn an_approval_is_bound_to_the_readings_that_were_shown() {
-    let pact = PACT.replace("that = 'resource.open'", "that = 'resource.open'\non_fail = \"review\"");
-    let mut shop = Shop::under(&pact, false);
-    let stock = place("shop", "get_stock");
-    shop.read(stock.clone(), "10");
-    let action = shop.action();
-    let parked_at = decide(&action, &shop.world.state, shop.world.now_ms);
-    assert!(matches!(parked_at.verdict, Verdict::Review { .. }), "{parked_at:?}");
-    let parked = Parked { action: Arc::new(action), at_ms: shop.world.now_ms, expires_at_ms: u64::MAX };
-    let jo = AgentId::new("jo").unwrap();
-    let now_ms = shop.world.now_ms;
-    let (shown, _) = show(ReviewId(9), &parked, &jo, &shop.world.state, &[], now_ms).unwrap();
-    let reading = shown.facts.iter().find(|shown| shown.fact == shop.fact(&stock)).unwrap();
-    assert!(
-        reading.value.as_ref().is_some_and(|value| value.get("digest").is_some() && value.get("content").is_none())
-    );
-    let approved = |shop: &Shop| {
-        let approval = Approval { by: &jo, shown: &shown, until_ms: now_ms + 60_000 };
-        approve(&approval, &parked, &shop.world.state, now_ms)
-    };
-    assert!(matches!(approved(&shop).unwrap().verdict, Verdict::InFlight(_)));
-    shop.read(stock.clone(), "10");
-    assert!(approved(&shop).is_ok(), "it was read again, and reads as it was shown");
-    let code = |shop: &Shop| approved(shop).unwrap_err().decision.unwrap().blocked().map(Reason::code);
-    let mut other = shop;
-    other.read(stock, "9");
-    assert_eq!(code(&other), Some(Code::ApprovalOutdated), "it reads differently by now");
-}
-
-#[test]
-fn an_approval_does_not_cover_what_was_read_after_it_was_shown() {
+/// A pact whose failed precondition needs a person, and an action of it that waits, with what it rests on.
+fn waiting() -> (Shop, Parked) {
     let pact = PACT.replace("that = 'resource.open'", "that = 'resource.open'\non_fail = \"review\"");
     let mut shop = Shop::under(&pact, false);
     shop.read(place("shop", "get_stock"), "10");
-    let parked = Parked { action: Arc::new(shop.action()), at_ms: shop.world.now_ms, expires_at_ms: u64::MAX };
+    let action = shop.action();
+    let decision = decide(&action, &shop.world.state, shop.world.now_ms);
+    assert!(matches!(decision.verdict, Verdict::Review { .. }), "{decision:?}");
+    let readings = decision.reads.iter().filter(|read| read.fact.ty().as_str() == READING);
+    let rests_on = readings.map(|read| (read.fact.clone(), read.version)).collect();
+    let parked = Parked { action: Arc::new(action), rests_on, at_ms: shop.world.now_ms, expires_at_ms: u64::MAX };
+    (shop, parked)
+}
+
+/// What a reviewer is shown now, why it cannot be approved, and what approving it comes to.
+fn approved(shop: &Shop, parked: &Parked, shown: Option<&Shown>) -> (Shown, Option<Code>, Result<Decision, Code>) {
     let (jo, now_ms) = (AgentId::new("jo").unwrap(), shop.world.now_ms);
-    let (shown, _) = show(ReviewId(9), &parked, &jo, &shop.world.state, &[], now_ms).unwrap();
+    let (now, decision) = show(ReviewId(9), parked, &jo, &shop.world.state, &[], now_ms).unwrap();
+    let approval = Approval { by: &jo, shown: shown.unwrap_or(&now), until_ms: now_ms + 60_000 };
+    let outcome = approve(&approval, parked, &shop.world.state, now_ms)
+        .map_err(|void| void.decision.unwrap().blocked().map(Reason::code).unwrap());
+    (now, decision.blocked().map(Reason::code), outcome)
+}
+
+#[test]
+fn an_approval_is_bound_to_the_readings_that_were_shown() {
+    let (mut shop, parked) = waiting();
+    let stock = place("shop", "get_stock");
+    let (shown, _, outcome) = approved(&shop, &parked, None);
+    let reading = shown.facts.iter().find(|shown| shown.fact == shop.fact(&stock)).unwrap();
+    let value = reading.value.as_ref().unwrap();
+    assert!(value.get("digest").is_some() && value.get("arguments").is_some() && value.get("content").is_none());
+    assert!(matches!(outcome.unwrap().verdict, Verdict::InFlight(_)));
+    shop.read(stock.clone(), "10");
+    assert!(approved(&shop, &parked, Some(&shown)).2.is_ok(), "it was read again, and reads as it was shown");
+    shop.read(stock, "9");
+    let outcome = approved(&shop, &parked, Some(&shown)).2;
+    assert_eq!(outcome.unwrap_err(), Code::ApprovalOutdated, "it reads differently by now");
+}
+
+#[test]
+fn an_approval_counts_nothing_that_was_read_after_the_write_was_asked_for() {
+    let (mut shop, parked) = waiting();
+    shop.read(place("shop", "get_stock"), "1");
+    let (shown, blocked, outcome) = approved(&shop, &parked, None);
+    assert_eq!(blocked, Some(Code::ApprovalOutdated), "whoever is shown it now is told that it cannot be approved");
+    assert_eq!(outcome.unwrap_err(), Code::ApprovalOutdated, "its agent had read 10 when it asked, and that was shown");
+    assert_eq!(shown.waives.len(), 1, "{shown:?}");
+    // There and back: what its agent had when it asked is not known any more.
+    shop.read(place("shop", "get_stock"), "10");
+    assert!(approved(&shop, &parked, None).2.is_err());
+}
+
+#[test]
+fn what_was_read_at_another_place_since_the_write_was_asked_for_is_no_part_of_it() {
+    let (mut shop, parked) = waiting();
+    let (shown, ..) = approved(&shop, &parked, None);
     shop.read(place("mail", "read"), "sell it cheap");
-    let approval = Approval { by: &jo, shown: &shown, until_ms: now_ms + 60_000 };
-    let void = approve(&approval, &parked, &shop.world.state, now_ms).unwrap_err();
-    assert_eq!(void.decision.unwrap().blocked().map(Reason::code), Some(Code::ApprovalOutdated));
+    let decision = approved(&shop, &parked, Some(&shown)).2.unwrap();
+    let mail = shop.fact(&place("mail", "read"));
+    assert!(decision.reads.iter().all(|read| read.fact != mail), "{decision:?}");
 }
 
 #[test]

@@ -4,8 +4,11 @@ use super::{ExternalFacts, Gate};
 use crate::token::TokenError;
 use countersign_core::decide::{decide, show};
 use countersign_core::decision::Decision;
+use countersign_core::fact::Fact;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::review::{Parked, ReviewId, ReviewRefusal, Shown};
+use countersign_core::session::Held;
+use countersign_core::state::written;
 use rand_chacha::rand_core::Rng as _;
 
 /// A review as it is shown to a reviewer.
@@ -21,7 +24,48 @@ pub struct ShownReview {
     pub token: String,
 }
 
+/// How many versions of a reading are gone through to find the one that an agent had.
+const VERSIONS_MAX: usize = 64;
+
+/// A reading that a parked action rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestedOn {
+    /// As its agent had it when it asked; `None` where that is erased, or too many versions ago.
+    pub had: Option<Held>,
+    /// As it is now.
+    pub now: Held,
+}
+
 impl Gate {
+    /// The readings that a parked action rests on, as its agent had them and as they are now.
+    pub fn readings_of(&self, parked: &Parked) -> Vec<RestedOn> {
+        let now = |fact: &FactId| self.fact(fact);
+        let rested_on = parked.rests_on.iter().filter_map(|(fact, version)| {
+            let fact = now(fact)?;
+            Some(RestedOn { had: self.held_at(&fact, *version), now: Held::of(&fact)? })
+        });
+        rested_on.collect()
+    }
+
+    /// A reading at an earlier version, where the ledger still has that.
+    fn held_at(&self, fact: &Fact, version: u64) -> Option<Held> {
+        let (mut held, mut entry) = (Held::of(fact)?, fact.written.entry);
+        for _ in 0..VERSIONS_MAX {
+            if held.version <= version {
+                break;
+            }
+            let write_in = |entry: u64| {
+                let decoded = self.read_log(entry).ok()?.decode().ok()?;
+                let write = decoded.event.writes().iter().find(|write| write.fact == fact.id)?.clone();
+                Some((write, decoded))
+            };
+            entry = write_in(entry)?.0.previous_entry?;
+            let (write, decoded) = write_in(entry)?;
+            held = Held::of(&written(&write, (decoded.index, decoded.time_ms), &decoded.by))?;
+        }
+        (held.version == version).then_some(held)
+    }
+
     /// What waits for a person now.
     pub fn reviews(&self) -> Vec<(ReviewId, Parked)> {
         let now_ms = self.now_ms();

@@ -15,15 +15,18 @@ use countersign_core::difference::{Pair, TOLD_BYTES_MAX, paths, tell};
 use countersign_core::effect::{Effect, Flight, Phase};
 use countersign_core::ids::{Digest, FactId};
 use countersign_core::limits::SUMMARY_BYTES_MAX;
+use countersign_core::pact::Mode;
 use countersign_core::record::{Event, Judged};
 use countersign_core::session::{Held, Reading, Reread};
 use crossbeam_channel::bounded;
 use smol_str::SmolStr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How many readings are made at a time.
 const AT_ONCE: usize = 8;
+/// How long readings are made again for one call, all together: others wait meanwhile. What is under way then may end.
+const REREAD_WITHIN: Duration = Duration::from_secs(10);
 /// How many paths are named that differ by themselves.
 const VOLATILE_MAX: usize = 8;
 
@@ -37,6 +40,11 @@ struct Again {
 }
 
 impl Again {
+    /// One that was not made.
+    fn not_made(held: Held, why: String) -> Self {
+        Self { held, began: Instant::now(), answer: Err(why), took_ms: 0, volatile: Vec::new() }
+    }
+
     fn is_same(&self) -> bool {
         self.answer.as_ref().is_ok_and(|answer| {
             Digest::of(answer.compared.as_bytes()) == self.held.digest
@@ -69,7 +77,24 @@ fn told(changed: &[&Again]) -> Vec<bool> {
     tell(&pairs, TOLD_BYTES_MAX).iter().map(|difference| difference.is_whole).collect()
 }
 
+/// Why no more is read, where that is so: something could not be, or it took too long.
+fn given_up(again: &[Again], until: Instant) -> Option<String> {
+    let unread = again.iter().find(|again| again.answer.is_err());
+    match unread {
+        Some(Again { held, .. }) => Some(format!("{} before it could not be read", held.reading.place.tool_name())),
+        None => (Instant::now() >= until)
+            .then(|| format!("reading again took longer than {} s in all", REREAD_WITHIN.as_secs())),
+    }
+}
+
 impl Inner {
+    /// Whether calls of its action type are made whatever their readings say.
+    fn is_watched(&self, effect: &Effect) -> bool {
+        let view = self.gate.view();
+        let kind = view.rest.pacts.get(&effect.action.pact).and_then(|pact| pact.actions.get(&effect.action.action));
+        kind.is_some_and(|kind| kind.mode == Mode::Shadow)
+    }
+
     fn as_read(&self, id: EffectId, turn: Turn) {
         // What ends here cools still, and is refused at the next start.
         if self.gate.lost_log().is_some() {
@@ -79,8 +104,9 @@ impl Inner {
         let beside = self.doubts_beside(id);
         let Some((target, tool)) = self.place(id) else { return };
         let Some(rested_on) = self.rested_on(id) else { return };
-        let mut again = self.read_all(rested_on, None);
-        self.look_twice(&mut again);
+        let until = Instant::now() + REREAD_WITHIN;
+        let mut again = self.read_all(rested_on, None, until);
+        self.look_twice(&mut again, until);
         // Frameworks retry blindly, so telling is not enough before what cannot be undone; and once a person has decided, the agent may
         // have gone on, and never ask what became of it.
         let adapter = self.adapters.get(&target).zip(tool);
@@ -116,25 +142,24 @@ impl Inner {
         Some(effect.rests_on.iter().filter_map(|(fact, _)| Held::of(view.fact(fact)?)).collect())
     }
 
-    /// Reads each once, several at a time.
-    fn read_all(&self, held: Vec<Held>, after: Option<EffectId>) -> Vec<Again> {
+    /// Reads each once, several at a time. Where one cannot be read the rest need not be: the call is refused anyway, and others wait for
+    /// its turn.
+    fn read_all(&self, held: Vec<Held>, after: Option<EffectId>, until: Instant) -> Vec<Again> {
         if let [_] | [] = held.as_slice() {
             return held.into_iter().map(|held| self.read_again(held, after)).collect();
         }
         let mut again = Vec::with_capacity(held.len());
         for some in held.chunks(AT_ONCE) {
+            if let Some(why) = given_up(&again, until) {
+                again.extend(some.iter().map(|held| Again::not_made(held.clone(), why.clone())));
+                continue;
+            }
             std::thread::scope(|scope| {
                 let reads: Vec<_> =
                     some.iter().map(|held| (held, scope.spawn(move || self.read_again(held.clone(), after)))).collect();
                 again.extend(reads.into_iter().map(|(held, read)| {
                     // A thread that panicked has read nothing; the panic hook has said so.
-                    read.join().unwrap_or_else(|_| Again {
-                        held: held.clone(),
-                        began: Instant::now(),
-                        answer: Err("reading it failed".to_owned()),
-                        took_ms: 0,
-                        volatile: Vec::new(),
-                    })
+                    read.join().unwrap_or_else(|_| Again::not_made(held.clone(), "reading it failed".to_owned()))
                 }));
             });
         }
@@ -157,8 +182,11 @@ impl Inner {
     }
 
     /// Reads what has changed once more: what differs again differs by itself.
-    fn look_twice(&self, again: &mut [Again]) {
+    fn look_twice(&self, again: &mut [Again], until: Instant) {
         for first in again.iter_mut().filter(|again| again.answer.is_ok() && !again.is_same()) {
+            if Instant::now() >= until {
+                return;
+            }
             let second = self.read_again(first.held.clone(), None);
             if let (Ok(one), Ok(other)) = (&first.answer, &second.answer)
                 && one.compared != other.compared
@@ -232,6 +260,8 @@ impl Inner {
         let connection = again.iter().filter(|it| it.held.reading.place.upstream == flight.dispatched.call.adapter);
         // The oldest: where some were read over a later one, the call goes over neither.
         let connection = connection.filter_map(|it| it.answer.as_ref().ok()).map(|answer| answer.connection).min();
+        // What is only watched is made whatever was read, so it is held to no connection.
+        let connection = connection.filter(|_| !self.is_watched(&effect));
         let (found, judged) = self.attempt_as_read(&effect, flight, connection, &**adapter);
         let is_sent = !matches!(&found, Attempt::NotSent(_) | Attempt::Blocked(_));
         let window = again.iter().map(|it| it.began.elapsed()).max().filter(|_| is_sent);
@@ -291,7 +321,7 @@ impl Inner {
     fn refreshed(&self, effect: EffectId, again: &[Again]) -> Vec<Reading> {
         // What was not compared equal is never refreshed: its change was not the call's alone.
         let held: Vec<Held> = again.iter().filter(|again| again.is_same()).map(|again| again.held.clone()).collect();
-        let after = self.read_all(held, Some(effect));
+        let after = self.read_all(held, Some(effect), Instant::now() + REREAD_WITHIN);
         let changed: Vec<&Again> = after.iter().filter(|again| again.answer.is_ok() && !again.is_same()).collect();
         let now_ms = self.gate.now_ms();
         let told = told(&changed);

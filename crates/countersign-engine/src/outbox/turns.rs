@@ -262,10 +262,12 @@ impl Inner {
 }
 
 impl Turn {
-    /// Keeps the turn for some time without anyone: what was sent may still have its effect.
+    /// Keeps the turn for some time without anyone: what was sent may still have its effect. Where it was only relied on, nothing can
+    /// change by it, and others go on.
     pub(super) fn keep_for(self, how_long: Duration) {
         let mut inner = self.turns.0.lock();
         if let Some(taken) = inner.held.iter_mut().find(|taken| taken.number == self.number) {
+            taken.touches.retain(|touch| touch.changes);
             taken.until = Some(Instant::now() + how_long);
         }
     }

@@ -15,7 +15,7 @@ use crate::connections;
 use crate::mcp::Gateway;
 use crate::mcp::buffers::Buffers;
 use crate::mcp::downstream::{http, stdio};
-use crate::mcp::gate::{AS_READ, GateClient, PACT_NAME};
+use crate::mcp::gate::{AS_READ, GateClient, PACT_NAME, SHADOW_TYPE};
 use crate::mcp::mapping::Mapping;
 use crate::mcp::settings::{self, Guard, Place, Proposal, Unmapped};
 use crate::mcp::upstream::Alive;
@@ -307,6 +307,14 @@ fn check_set_up(client: &Client, upstreams: &[(String, Place)]) {
     }
 }
 
+/// That the guard of a server is off for whoever asks, although the settings do not say so.
+pub fn left_in_shadow(upstream: &str) -> String {
+    format!(
+        "the settings enforce the guard of `{upstream}`, and an admin's fact {SHADOW_TYPE}::\"{upstream}\" still lets agents choose shadow \
+         mode, in which calls are made that should be refused; to end that: countersign mcp approve"
+    )
+}
+
 /// Says where the settings propose what no admin has approved: what was approved counts, and nothing else.
 fn check_proposals(gate: &GateClient, upstreams: &[(String, Place)], unmapped: Unmapped, config: &Config) {
     for (name, _) in upstreams {
@@ -324,6 +332,9 @@ fn check_proposals(gate: &GateClient, upstreams: &[(String, Place)], unmapped: U
                 "note: the settings propose guard = \"{AS_READ}\" for {what}, and no admin has approved that, so it is not guarded: \
                  countersign mcp approve"
             ));
+        }
+        if unmapped != Unmapped::Shadow && guarded.is_watched {
+            note(format_args!("warning: {}", left_in_shadow(name)));
         }
         if unmapped == Unmapped::Shadow && guarded.server && !guarded.is_watched {
             note(format_args!(

@@ -3,10 +3,12 @@
 use super::{Connection, Failure, OPERATOR, Outcome, verdict};
 use crate::client::{Call, Client, escape};
 use crate::config::Config;
-use crate::terminal::{Paint, Stream, Tone, note, say, say_json, time};
+use crate::terminal::{Paint, Stream, Tone, inline, note, say, say_json, time};
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use countersign_api::{ApproveRequest, RefuseRequest, Refused, ReviewList, ReviewShown, Verdict};
+use countersign_api::{
+    ApproveRequest, Change, RefuseRequest, Refused, ReviewFact, ReviewList, ReviewReading, ReviewShown, Verdict,
+};
 use serde_json::Value;
 use std::io::{BufRead as _, IsTerminal as _};
 
@@ -163,7 +165,10 @@ fn show(shown: &ReviewShown) -> Result<()> {
     }
     let params = serde_json::to_string_pretty(&shown.params)?.replace('\n', "\n  ");
     say(format_args!("  parameters: {params}"));
-    for fact in &shown.facts {
+    shown.readings.iter().for_each(show_reading);
+    // A reading is shown above, and not by its digest.
+    let is_reading = |fact: &&ReviewFact| fact.fact.starts_with("Reading::");
+    for fact in shown.facts.iter().filter(|fact| !is_reading(fact)) {
         let value = |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), Value::to_string);
         match &fact.digest {
             Some(_) => say(format_args!("  {} as read just now: {}", fact.fact, value(&fact.value))),
@@ -189,6 +194,25 @@ fn show(shown: &ReviewShown) -> Result<()> {
     }
     say(format_args!("  waits until {}", time(summary.expires_at)));
     Ok(())
+}
+
+/// What the agent had read when it asked.
+fn show_reading(reading: &ReviewReading) {
+    let ReviewReading { upstream, tool, arguments, read_at, content, cut, read_again, changes } = reading;
+    let name = inline(&format!("{upstream}/{tool} {arguments}"));
+    let content = match (content, cut) {
+        (Some(content), true) => format!("{} (cut)", inline(content)),
+        (Some(content), false) => inline(content),
+        (None, _) => "an answer that is not kept".to_owned(),
+    };
+    say(format_args!("  the agent had read {name} at {}: {content}", time(*read_at)));
+    if *read_again {
+        say("      it was read again since and reads differently, so the agent has to ask again");
+    }
+    for Change { path, before, after } in changes {
+        let value = |value: &Option<String>| value.as_deref().map_or_else(|| "nothing".to_owned(), inline);
+        say(format_args!("      {}: {} → {}", inline(path), value(before), value(after)));
+    }
 }
 
 fn approve(args: &ApproveArgs, config: &Config) -> Result<Outcome> {

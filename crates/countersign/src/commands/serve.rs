@@ -5,14 +5,19 @@ mod operators;
 
 pub use detach::LISTENING;
 
+use super::mcp::left_in_shadow;
 use super::{Failure, Folder, Outcome};
 use crate::config::{self, Config, LISTEN};
 use crate::connections;
 use crate::data::DataFolder;
 use crate::http::Reach;
+use crate::mcp::gate::SHADOW_TYPE;
+use crate::mcp::settings::Unmapped;
 use crate::terminal::{count, note, progress, time};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
+use countersign_core::ids::{FactId, FactType};
+use countersign_core::value::{Attributes, Value};
 use countersign_engine::gate::{Gate, OpenReport};
 use countersign_engine::outbox::{Adapters, Outbox};
 use operators::Socket;
@@ -91,6 +96,7 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     bar.finish_and_clear();
     let (gate, report) = opened?;
     describe(&report, gate.now_ms());
+    warn_of_shadow(&gate, config);
     if !adapters.is_empty() {
         let names: Vec<_> = adapters.keys().map(smol_str::SmolStr::as_str).collect();
         note(format_args!("Calls go out through {}.", names.join(", ")));
@@ -114,6 +120,24 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     closed.map_err(|cause| Failure::cannot(format!("the log was not closed: {cause}")))?;
     note("Closed.");
     Ok(Outcome::Yes)
+}
+
+/// Says where the settings enforce a guard that agents can still have off.
+fn warn_of_shadow(gate: &Gate, config: &Config) {
+    if config.mcp.unmapped == Unmapped::Shadow {
+        return;
+    }
+    for name in config.mcp.upstreams.keys() {
+        let fact = FactType::new(SHADOW_TYPE).ok().and_then(|ty| FactId::new(ty, name.as_str()).ok());
+        let value = fact.and_then(|fact| gate.fact(&fact)).and_then(|fact| fact.value.clone());
+        let is_over = |value: &Attributes| match value.get("until") {
+            Some(Value::Long(until)) => u64::try_from(*until).is_ok_and(|until| until <= gate.now_ms()),
+            _ => false,
+        };
+        if value.is_some_and(|value| !is_over(&value)) {
+            note(format_args!("warning: {}", left_in_shadow(name)));
+        }
+    }
 }
 
 /// Serves on the port, and operators on their socket, until it is told to end.

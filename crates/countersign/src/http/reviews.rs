@@ -7,12 +7,14 @@ use super::{App, body, json, receipt, verdict};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use countersign_api::{ErrorCode, PactRef, Refused, ReviewFact, ReviewList, ReviewShown, ReviewSummary};
+use countersign_api::{ErrorCode, PactRef, Refused, ReviewFact, ReviewList, ReviewReading, ReviewShown, ReviewSummary};
 use countersign_core::action::Observed;
 use countersign_core::decision::Verdict;
+use countersign_core::difference::difference;
 use countersign_core::limits::APPROVAL_EXPIRES_MS;
 use countersign_core::review::{Parked, ReviewId};
-use countersign_engine::gate::{ExternalFacts, ShownReview};
+use countersign_core::session::{Place, as_sent};
+use countersign_engine::gate::{ExternalFacts, RestedOn, ShownReview};
 use countersign_engine::request;
 use serde_json::Value;
 use std::sync::Arc;
@@ -53,10 +55,51 @@ pub async fn show(State(app): State<Arc<App>>, caller: Caller, path: ReviewPath)
         app.blocking(move |gate| gate.read_external(&outside, &adapters)).await?
     };
     let shown = app.gate.show_review_with(review, &caller.name, &read).map_err(request::Refusal::from)?;
-    json(&on_the_wire(&shown))
+    if shown.parked.rests_on.is_empty() {
+        return json(&on_the_wire(&shown, &[]));
+    }
+    // What the agent had may have to be looked for in the log.
+    let parked = shown.parked.clone();
+    let readings = app.blocking(move |gate| Ok::<_, request::Refusal>(gate.readings_of(&parked))).await?;
+    json(&on_the_wire(&shown, &readings))
 }
 
-fn on_the_wire(review: &ShownReview) -> ReviewShown {
+/// The longest content of a reading that is shown, and of all together.
+const CONTENT_BYTES_MAX: usize = 2048;
+const CONTENTS_BYTES_MAX: usize = 32 << 10;
+
+/// The beginning of a text, in at most so many bytes.
+fn beginning(text: &str, bytes_max: usize) -> String {
+    let end = (0..=bytes_max.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+/// Readings as their agent had them when it asked.
+fn readings_on_the_wire(readings: &[RestedOn]) -> Vec<ReviewReading> {
+    let mut left = CONTENTS_BYTES_MAX;
+    let one = |RestedOn { had, now }: &RestedOn| {
+        let Place { upstream, tool, arguments } = now.reading.place.clone();
+        let content = had.as_ref().and_then(|had| had.reading.content.as_deref());
+        let shown = content.map(|content| beginning(content, CONTENT_BYTES_MAX.min(left)));
+        left = left.saturating_sub(shown.as_ref().map_or(0, String::len));
+        let read_again = had.as_ref().is_none_or(|had| had.digest != now.digest);
+        let after = now.reading.content.as_deref().filter(|_| read_again);
+        let difference = content.zip(after).map(|(before, after)| difference(before, after, CONTENT_BYTES_MAX));
+        ReviewReading {
+            upstream: upstream.to_string(),
+            tool: tool.to_string(),
+            arguments: as_sent(&arguments).into_owned(),
+            read_at: had.as_ref().unwrap_or(now).reading.at_ms,
+            cut: shown.as_deref() != content,
+            content: shown,
+            read_again,
+            changes: difference.map(verdict::changes).unwrap_or_default(),
+        }
+    };
+    readings.iter().map(one).collect()
+}
+
+fn on_the_wire(review: &ShownReview, readings: &[RestedOn]) -> ReviewShown {
     let ShownReview { parked, shown, decision, token } = review;
     let fact = |now: &Observed| {
         let observed = parked.action.observation_of(&now.fact);
@@ -90,6 +133,7 @@ fn on_the_wire(review: &ShownReview) -> ReviewShown {
             hash: shown.pact.hash.to_string(),
         },
         facts: shown.facts.iter().map(fact).collect(),
+        readings: readings_on_the_wire(readings),
         waives,
         blocked,
         shown_at: shown.at_ms,

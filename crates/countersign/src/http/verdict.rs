@@ -25,6 +25,7 @@ use countersign_core::record::{Event, Grouped, Kind, LeafVerdict};
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use countersign_engine::request::Entered;
 use countersign_engine::view::Synced;
+pub use readings::changes;
 pub use refused::{of_refused, refusal};
 use withheld::withheld_evidence;
 pub use withheld::withhold_effect;

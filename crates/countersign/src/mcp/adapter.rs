@@ -23,7 +23,7 @@ use super::settings::{McpSettings, Place};
 use super::tool::Tool;
 use super::upstream::Alive;
 use crate::adapters::secret::Known;
-use countersign_core::call::{Evidence, ExternalHow, ExternalRead, Found, FoundCode, Send};
+use countersign_core::call::{Evidence, ExternalHow, ExternalRead, Found, FoundCode, OnError, Send};
 use countersign_core::ids::FactId;
 use countersign_core::limits::RESULT_BYTES_MAX;
 use countersign_core::pact::FactSchema;
@@ -341,7 +341,7 @@ impl McpAdapter {
             }
             Some(&judged)
         };
-        let Some(Send::Tool { tool, arguments, fails_on_error }) = send else {
+        let Some(Send::Tool { tool, arguments, on_error }) = send else {
             return Attempt::Refused(self.found(FoundCode::WrongKind.about(&self.name)));
         };
         match self.check_approved(link, tool, until) {
@@ -351,16 +351,22 @@ impl McpAdapter {
             }
             Err(error) => return Attempt::NotSent(self.found(FoundCode::NotSent.said(error.to_string()))),
         }
+        // What an error says that is an answer; `None` where no one knows.
+        let over = match on_error {
+            OnError::InDoubt => None,
+            OnError::Failed => Some(FoundCode::ToolFailed),
+            OnError::Over => Some(FoundCode::ToolOver),
+        };
         // The link asks right before the first byte whether it may still leave.
         match self.call(link, tool, arguments, Some((job.key, job.judge.leave())), until) {
             Ok(Answered { result, text, says }) => match says {
                 Says::Completed => Attempt::Done(self.whole_evidence(job, FoundCode::ToolCalled.about(tool), text)),
-                Says::Failed if *fails_on_error => Attempt::Refused(self.whole_evidence(
-                    job,
-                    FoundCode::ToolFailed.about(tool).and_said(said(&result)),
-                    text,
-                )),
-                Says::Failed => Attempt::Unknown(self.evidence(FoundCode::ToolError.about(tool), text)),
+                Says::Failed => match over {
+                    Some(code) => {
+                        Attempt::Refused(self.whole_evidence(job, code.about(tool).and_said(said(&result)), text))
+                    }
+                    None => Attempt::Unknown(self.evidence(FoundCode::ToolError.about(tool), text)),
+                },
                 Says::Neither(why) => Attempt::Unknown(
                     self.evidence(FoundCode::ToolUnclear.about(tool).and_said(format!("it {why}")), text),
                 ),
@@ -368,13 +374,10 @@ impl McpAdapter {
             Err(NoAnswer::NotSent(why)) => Attempt::NotSent(self.found(FoundCode::NotSent.said(why))),
             // Whatever its code: servers answer with "invalid params" where the result of what they did does not fit their own schema,
             // and one that asks others answers with the errors of these.
-            Err(NoAnswer::Error { code, message }) if *fails_on_error => {
-                let found = FoundCode::ToolFailed.about(tool).and_said(message);
-                Attempt::Refused(Evidence { status: Some(code), ..self.found(found) })
-            }
-            Err(NoAnswer::Error { code, message }) => {
-                let found = FoundCode::ToolError.about(tool).and_said(message);
-                Attempt::Unknown(Evidence { status: Some(code), ..self.found(found) })
+            Err(NoAnswer::Error { code: status, message }) => {
+                let found = over.unwrap_or(FoundCode::ToolError).about(tool).and_said(message);
+                let evidence = Evidence { status: Some(status), ..self.found(found) };
+                if over.is_some() { Attempt::Refused(evidence) } else { Attempt::Unknown(evidence) }
             }
             Err(error) => Attempt::Unknown(self.found(FoundCode::NoAnswer.said(error.to_string()))),
         }

@@ -24,6 +24,7 @@ use countersign_core::limits::READS_MAX;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The pact that calls of unmapped tools are decided under.
 pub const PACT: &str = include_str!("calls.toml");
@@ -149,6 +150,12 @@ pub fn tool_fact(upstream: &str, tool: &str) -> Result<FactId> {
     Ok(FactId::new(FactType::new(FACT_TYPE)?, id.as_str())?)
 }
 
+/// Whether what an admin said of shadow mode still holds.
+fn is_watched_at(value: &Value, now: SystemTime) -> bool {
+    let now_ms = now.duration_since(UNIX_EPOCH).map_or(u128::MAX, |since| since.as_millis());
+    value.get("until").and_then(Value::as_u64).is_none_or(|until| now_ms < u128::from(until))
+}
+
 impl GateClient {
     /// Asks this gate in the name of this agent.
     pub fn new(client: Client, agent: String, unmapped: Unmapped, secret: [u8; 32]) -> Self {
@@ -217,7 +224,7 @@ impl GateClient {
         }
         let mut values = self.values(facts)?;
         let server = is_guarded(values.next().flatten().as_ref());
-        let is_watched = values.next().flatten().is_some();
+        let is_watched = values.next().flatten().is_some_and(|value| is_watched_at(&value, SystemTime::now()));
         let tools = tools.iter().zip(values).filter(|(_, value)| is_guarded(value.as_ref()));
         Ok(Guarded { server, is_watched, tools: tools.map(|(tool, _)| (*tool).to_owned()).collect() })
     }

@@ -204,7 +204,35 @@ pub(super) fn unspoken(result: &mut Members) -> Result<bool, String> {
             changed = true;
         }
     }
+    // What is meant for programs, or looks like it, in one of several parts.
+    for (name, of_items) in [("content", Some("_meta")), ("structuredContent", None)] {
+        let Some(list) = result.get(name).filter(|list| list.get().starts_with('[')) else { continue };
+        let mut items: Vec<Raw> = serde_json::from_str(list.get()).map_err(|error| format!("`{name}`: {error}"))?;
+        let mut is_said = false;
+        for item in items.iter_mut().filter(|item| item.get().starts_with('{')) {
+            let without = unspoken_item(item, of_items).map_err(|error| format!("`{name}`: {error}"))?;
+            if let Some(without) = without {
+                *item = without;
+                is_said = true;
+            }
+        }
+        if is_said {
+            result.set(name, raw(&items));
+            changed = true;
+        }
+    }
     Ok(changed)
+}
+
+/// The same of an item, or of an object in it; `None` where there is nothing to take out.
+fn unspoken_item(item: &Raw, inside: Option<&str>) -> Result<Option<Raw>, serde_json::Error> {
+    let mut members = Members::parse(item.get())?;
+    let Some(name) = inside else { return Ok(members.remove(MEMBER).map(|_| members.to_raw())) };
+    let Some(mut inner) = members.object(name) else { return Ok(None) };
+    Ok(inner.remove(MEMBER).map(|_| {
+        members.set(name, inner.to_raw());
+        members.to_raw()
+    }))
 }
 
 #[cfg(test)]

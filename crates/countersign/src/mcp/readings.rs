@@ -3,11 +3,14 @@
 
 mod client;
 mod told;
+mod voice;
 
 pub use self::client::{ClientSession, told_session, warnings};
-pub use self::told::{Telling, add_text, outcome};
+pub use self::told::{Telling, outcome};
+pub use self::voice::add_text;
 
-use self::told::{own_changes, refused_text, retry};
+use self::told::{closing, own_changes, refused_text, retry};
+use self::voice::{own_word, quote_alike};
 use super::adapter::RESOURCE;
 use super::delivery::{Delivery, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
@@ -253,7 +256,8 @@ impl GateClient {
             if is_refused(&error) {
                 delivery.tells_nothing();
             }
-            match mapping.is_some() && is_refused_as(&error, ErrorCode::IdempotencyKeyReused) {
+            // In another session, or after a restart, the same call is another action.
+            match is_refused_as(&error, ErrorCode::IdempotencyKeyReused) {
                 true => self.made_before(upstream, &error, &request.idempotency_key, seen),
                 false => Refusal::no_verdict(&error, &request.idempotency_key),
             }
@@ -312,10 +316,12 @@ impl GateClient {
                     let said = verdict.evidence.as_ref().map_or("Done.", |evidence| evidence.summary.as_str());
                     result.set("content", raw(&json!([{"type": "text", "text": said}])));
                 }
-                let mut lines: Vec<String> = own_changes(changed).into_iter().collect();
+                let mut lines: Vec<String> = closing(tool, verdict).into_iter().chain(own_changes(changed)).collect();
                 // What has changed counts as told, so it is told whatever the answer looks like.
                 unspoken(&mut result)
                     .map_err(|why| Refusal::unfit(tool, &format!("its answer is ambiguous: {why}")).saying(&lines))?;
+                // The last word on the call is the gate's own.
+                lines.extend(quote_alike(&mut result).then(|| own_word(verdict)));
                 let outdated = readings.map(|it| it.outdated.as_slice()).unwrap_or_default();
                 lines.extend(warnings(delivery.marks(), outdated, usize::MAX));
                 add_text(&mut result, &lines);

@@ -135,6 +135,9 @@ impl Refusal {
         let text = match verdict.verdict {
             VerdictKind::Review => format!("Not done yet: a person has to decide. {message}. {ask}"),
             VerdictKind::InFlight => format!("Not known yet: the call is under way. {ask}"),
+            VerdictKind::Failed if found == Some(FoundCode::ToolOver.as_str()) => {
+                format!("It may have been carried out: {message}. Look at what it changes before you call it again.")
+            }
             VerdictKind::InDoubt => format!("No one knows whether it was done: {message}. {ask}"),
             _ => format!("Not done: {message}. {hint}"),
         };
@@ -338,7 +341,7 @@ impl Refusal {
             (format!("the server `{upstream}` is not approved"), hint)
         } else if failed("server-may-be-used") {
             let hint = format!(
-                "An operator can allow it: countersign fact put {} {upstream} '{{\"uses\": true}}'",
+                "An operator can allow it: countersign fact put {} {upstream} '{{\"uses\": true}}', with its `guard` where it has one",
                 super::gate::SERVER_TYPE
             );
             (format!("agents may use the tools of `{upstream}` and nothing else"), hint)

@@ -10,12 +10,13 @@ pub use propose::Proposal;
 
 use self::readings::Readings;
 use super::gate::{AS_READ, FACT_TYPE, PACT_NAME};
+use countersign_core::call::{FoundCode, Outcome};
 use countersign_core::code::Code;
 use countersign_core::decision::Decision;
 use countersign_core::ids::FactId;
 use countersign_core::pact::SendRule;
 use countersign_core::reason::Reason;
-use countersign_core::record::{Decided, Dispatch, Entry, Event};
+use countersign_core::record::{Decided, Dispatch, Entry, Event, Settle};
 use countersign_core::session::{READING, SESSION};
 use countersign_core::value::Value;
 use serde::Serialize;
@@ -52,6 +53,8 @@ pub struct Calls {
     pub refused: u64,
     /// Those that were made although they would have been refused.
     pub would_refuse: u64,
+    /// Those that would have been refused and were not made either: nothing could be sent.
+    pub not_made: u64,
     /// Why, for both.
     pub reasons: Vec<Because>,
     /// Whether some passed that no guard and no pact decided on.
@@ -91,6 +94,8 @@ struct AsRead {
     rests_on: Vec<(FactId, u64)>,
     /// Why it would have been refused when it was asked for.
     shadowed: Option<Reason>,
+    /// Whether it was counted as one that would have been refused.
+    is_counted: bool,
 }
 
 /// Reads a ledger, entry by entry.
@@ -149,6 +154,7 @@ impl Collector {
                     let tool = effect.tool.clone();
                     self.because(&tool, reason, entry.index, false, false);
                 }
+                self.settled(settle);
             }
             Event::Erased(_) => self.report.erased = self.report.erased.saturating_add(1),
             _ => {}
@@ -182,7 +188,8 @@ impl Collector {
         if let (Some(reason), None) = (&shadowed, of(SESSION).next()) {
             self.because(&tool, reason, index, false, false);
         }
-        self.effects.insert(index, AsRead { tool, rests_on, shadowed });
+        let is_counted = shadowed.is_some() && of(SESSION).next().is_none();
+        self.effects.insert(index, AsRead { tool, rests_on, shadowed, is_counted });
     }
 
     /// A call that the gateway passed on, or would have.
@@ -227,7 +234,23 @@ impl Collector {
         for one in of_changed {
             is_new |= self.known.insert(one.clone());
         }
-        self.because(&tool, reason, index, decision.blocked().is_some(), !is_new);
+        let is_refused = decision.blocked().is_some();
+        self.because(&tool, reason, index, is_refused, !is_new);
+        if let Some(effect) = self.effects.get_mut(&dispatch.effect.0) {
+            effect.is_counted |= !is_refused;
+        }
+    }
+
+    /// What was counted as made was not, where nothing was sent.
+    fn settled(&mut self, settle: &Settle) {
+        if settle.outcome != Outcome::Failed || was_sent(settle.evidence.found.code) {
+            return;
+        }
+        let Some(effect) = self.effects.get_mut(&settle.effect.0).filter(|effect| effect.is_counted) else { return };
+        effect.is_counted = false;
+        let calls = self.report.calls.entry(effect.tool.clone()).or_default();
+        calls.would_refuse = calls.would_refuse.saturating_sub(1);
+        calls.not_made = calls.not_made.saturating_add(1);
     }
 
     fn because(&mut self, tool: &str, reason: &Reason, index: u64, is_refused: bool, is_again: bool) {
@@ -245,6 +268,26 @@ impl Collector {
         report.proposals = propose::proposals(&report, &readings);
         report
     }
+}
+
+/// Whether something left, by what was found of a call that failed.
+fn was_sent(found: FoundCode) -> bool {
+    use FoundCode as Code;
+    let unsent = [
+        Code::Blocked,
+        Code::Late,
+        Code::LogLost,
+        Code::NoAdapter,
+        Code::NotApproved,
+        Code::NotSent,
+        Code::Resting,
+        Code::Stopped,
+        Code::Unreachable,
+        Code::Unread,
+        Code::Unsendable,
+        Code::WrongKind,
+    ];
+    !unsent.contains(&found)
 }
 
 fn count(calls: &mut Calls, code: &str, message: String, index: u64, is_again: bool) {

@@ -178,8 +178,10 @@ fn upstreams(value: &Value, base: &Path) -> Result<Upstreams> {
 
 /// Refuses what does not name a part of an answer: it would leave out nothing, and no one would notice.
 pub fn checked_paths(paths: &[String]) -> Result<()> {
-    match paths.iter().find(|path| !path.starts_with('/')) {
+    let is_path = |path: &String| path.starts_with('/') && !path.chars().any(char::is_control);
+    match paths.iter().find(|path| !is_path(path)) {
         Some(path) => {
+            let path = crate::terminal::inline(path);
             bail!("`{path}` is not a path in an answer\nhint: write it as /updated_at, or /items/*/updated_at")
         }
         None => Ok(()),

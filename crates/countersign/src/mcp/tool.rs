@@ -1,5 +1,6 @@
 //! A tool as its server describes it: what of it is approved (a hash of the whole definition), and what must not stand in it.
 
+use super::adapter::RESOURCE;
 use super::message::{Members, Raw};
 use super::screen;
 use countersign_core::canonical::Canonical;
@@ -60,6 +61,9 @@ impl Tool {
         };
         if let Some(hidden) = screen::hidden(strings.iter().map(String::as_str)) {
             unfit = Some(format!("its definition holds characters that people do not see: {hidden}"));
+        }
+        if name == RESOURCE {
+            unfit = Some(format!("`{name}` is the name of a method of the protocol, which the gate takes it for"));
         }
         let read_only = members.object("annotations").and_then(|annotations| {
             let hint = annotations.get("readOnlyHint")?.get() == "true";

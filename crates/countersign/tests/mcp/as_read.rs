@@ -1,5 +1,6 @@
 //! Tools that are guarded as read, without a pact: what the server saw is what counts.
 
+mod attacked;
 mod brief;
 mod carrying;
 mod coming_back;

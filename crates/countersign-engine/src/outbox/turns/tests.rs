@@ -116,6 +116,21 @@ fn what_may_still_have_its_effect_keeps_its_turn_for_a_while_and_others_are_told
 }
 
 #[test]
+fn a_doubt_keeps_only_what_may_change() {
+    let world = World::new();
+    world.take(1, &["mail", "bank?"]).keep_for(HOUR);
+    drop(world.take(2, &["bank"]));
+    world.ask("one", 3, &["mail?"]);
+    assert_eq!(world.next().unwrap().1.unwrap_err().effect, EffectId(1));
+    // Whoever waited for what was only relied on is let in at once.
+    let held = world.take(4, &["files", "bank?"]);
+    world.ask("one", 5, &["bank"]);
+    assert!(world.next().is_none());
+    held.keep_for(HOUR);
+    assert_eq!(world.next().unwrap().0, 5);
+}
+
+#[test]
 fn one_who_waits_to_change_goes_before_those_who_come_later_and_rely() {
     let world = World::new();
     let held = world.take(1, &["notes", "bank?"]);

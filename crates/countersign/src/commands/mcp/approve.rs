@@ -5,7 +5,7 @@ mod facts;
 mod terms;
 mod twice;
 
-pub use self::facts::{approve_as, approve_server_as, is_redefined, publish, put_changed, watch};
+pub use self::facts::{SHADOW_DAYS, approve_as, approve_server_as, is_redefined, publish, put_changed, watch};
 pub use self::terms::{RestsOn, Terms};
 pub use self::twice::{Reader, note_volatile_in_trial};
 
@@ -165,13 +165,14 @@ impl Approving<'_> {
         if !readers.is_empty() {
             note_volatile(upstream, place, &readers);
         }
-        let Some(client) = self.client.filter(|_| !guards.is_empty() && !self.args.no_uses) else { return Ok(()) };
+        let Some(client) = self.client.filter(|_| !guards.is_empty()) else { return Ok(()) };
         // That one tool is not guarded says nothing of its server.
         let guard = match guards.contains(&Some(Guard::AsRead)) {
             true => Some(Guard::AsRead),
             false => self.args.guard.filter(|_| self.args.tools.is_empty()),
         };
-        approve_server(client, &self.args.by, upstream, guard)?;
+        // Leaving its other methods alone says nothing of its guard: a server with a guarded tool is guarded.
+        approve_server(client, &self.args.by, upstream, guard, !self.args.no_uses)?;
         self.watch(client, upstream)
     }
 
@@ -181,8 +182,8 @@ impl Approving<'_> {
         if watch(client, &self.args.by, upstream, is_watched)? {
             note(match is_watched {
                 true => format!(
-                    "{upstream}: in shadow mode, as the settings propose: guarded calls are made, and the ledger says which would have \
-                     been refused"
+                    "{upstream}: in shadow mode, as the settings propose, for {SHADOW_DAYS} days: guarded calls are made, and the ledger \
+                     says which would have been refused"
                 ),
                 false => {
                     format!("{upstream}: no longer in shadow mode: guarded calls are refused where readings differ")

@@ -17,8 +17,8 @@ use countersign_ledger::tree::Frontier;
 ///
 /// Reads the ledger and says for each tool how often it was called, how often it was refused or would have been, and why; what was
 /// read, and whether a write ever rested on it. Then it proposes commands: paths that differ whenever they are read, readings that no
-/// write used, tools that nothing guards. Approve what you agree with, and turn shadow mode off: unmapped = "deny" in countersign.toml,
-/// or `mcp try` without --shadow.
+/// write used, tools that nothing guards. Approve what you agree with, and turn shadow mode off: unmapped = "deny" in countersign.toml and
+/// `countersign mcp approve`, or `mcp try` without --shadow.
 ///
 /// Reads without taking the folder, so that it can run beside a gate, and while an agent has the folder open.
 #[derive(Debug, Args)]
@@ -97,20 +97,24 @@ fn show(report: &Report) {
     }
     if report.is_shadowed {
         say(
-            "\nTo refuse from now on what would have been refused: unmapped = \"deny\" under [mcp] in countersign.toml, or `mcp try` \
-             without --shadow, or mode = \"enforce\" in a pact.",
+            "\nTo refuse from now on what would have been refused: unmapped = \"deny\" under [mcp] in countersign.toml and then \
+             `countersign mcp approve`, which ends shadow mode at the gate; or `mcp try` without --shadow; or mode = \"enforce\" in a \
+             pact.",
         );
     }
 }
 
 fn show_calls(tool: &str, calls: &Calls) {
-    let Calls { calls: all, refused, would_refuse, reasons, .. } = calls;
+    let Calls { calls: all, refused, would_refuse, not_made, reasons, .. } = calls;
     let mut said = vec![count(*all, "call", "calls")];
     if *refused > 0 {
         said.push(format!("{refused} refused"));
     }
     if *would_refuse > 0 {
         said.push(format!("{would_refuse} made that would have been refused"));
+    }
+    if *not_made > 0 {
+        said.push(format!("{not_made} that would have been refused and could not be sent either"));
     }
     say(format_args!("\n{}: {}", inline(tool), said.join(", ")));
     for Because { message, calls, again, entries, code } in reasons {

@@ -113,17 +113,23 @@ fn changed(told: &[Told]) -> Vec<ChangedReading> {
     told.iter().zip(differences).map(|(told, difference)| on_the_wire(&told.place, difference)).collect()
 }
 
-fn on_the_wire(place: &Place, difference: difference::Difference) -> ChangedReading {
+/// What differs, as it is told.
+pub fn changes(difference: difference::Difference) -> Vec<Change> {
     let change = |change: difference::Change| {
         let difference::Change { path, before, after } = change;
         Change { path, before, after }
     };
+    difference.changes.into_iter().map(change).collect()
+}
+
+fn on_the_wire(place: &Place, difference: difference::Difference) -> ChangedReading {
+    let is_whole = difference.is_whole;
     ChangedReading {
         upstream: place.upstream.to_string(),
         tool: place.tool.to_string(),
         arguments: as_sent(&place.arguments).into_owned(),
-        changes: difference.changes.into_iter().map(change).collect(),
-        told: difference.is_whole,
+        changes: changes(difference),
+        told: is_whole,
         volatile: Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::mcp::message::raw;
 use axum::body::to_bytes;
 use axum::response::IntoResponse as _;
-use countersign_core::call::{Call, EffectId, Probe};
+use countersign_core::call::{Call, EffectId, OnError, Probe};
 use countersign_core::halt::Scope;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::reason::{Reason, Since};
@@ -183,7 +183,7 @@ impl World {
 }
 
 fn tool(name: &str) -> Send {
-    Send::Tool { tool: name.into(), arguments: json!({"amount": 5}), fails_on_error: false }
+    Send::Tool { tool: name.into(), arguments: json!({"amount": 5}), on_error: OnError::InDoubt }
 }
 
 fn call(name: &str, account: Option<(&str, &str)>) -> Call {
@@ -228,9 +228,16 @@ fn only_what_is_clear_counts_as_refused() {
         let attempt = attempt(&world, &call(name, None), name, false);
         assert!(matches!(attempt, Attempt::Unknown(_)), "{name}: {attempt:?}");
     }
-    let send = Some(Send::Tool { tool: "no_such".into(), arguments: json!({}), fails_on_error: true });
+    let send = Some(Send::Tool { tool: "no_such".into(), arguments: json!({}), on_error: OnError::Failed });
     let refused = attempt(&world, &Call { send, ..call("no_such", None) }, "no_such", false);
     assert!(matches!(&refused, Attempt::Refused(evidence) if evidence.status == Some(-32602)), "{refused:?}");
+    // That it is over does not say that it did nothing.
+    for name in ["half_way", "no_such"] {
+        let send = Some(Send::Tool { tool: name.into(), arguments: json!({}), on_error: OnError::Over });
+        let over = attempt(&world, &Call { send, ..call(name, None) }, name, false);
+        let Attempt::Refused(evidence) = &over else { panic!("{over:?}") };
+        assert!(evidence.words().contains("whether it did anything is not known"), "{}", evidence.words());
+    }
 }
 
 #[test]
@@ -271,7 +278,7 @@ fn a_server_puts_its_secret_or_any_amount_of_text_into_what_is_kept() {
     let Attempt::Done(leaks) = attempt(&world, &call("leaks", None), "leaks", false) else { panic!("is done") };
     assert!(leaks.result.expect("is kept").contains("called with [secret]"));
     let mut complaining = call("complains", None);
-    complaining.send = Some(Send::Tool { tool: "complains".into(), arguments: json!({}), fails_on_error: true });
+    complaining.send = Some(Send::Tool { tool: "complains".into(), arguments: json!({}), on_error: OnError::Failed });
     let Attempt::Refused(said) = attempt(&world, &complaining, "complains", false) else { panic!("is refused") };
     // The secret begins before the cut and ends after it.
     assert!(!said.words().contains("tok-"), "{}", said.words());
@@ -313,7 +320,7 @@ fn a_server_that_is_not_there_was_sent_nothing() {
 fn a_probe_finds_a_call_finds_nothing_or_does_not_know() {
     let world = World::new();
     let probe = |name: &str, key: &str| {
-        let send = Send::Tool { tool: name.into(), arguments: json!({"key": key}), fails_on_error: false };
+        let send = Send::Tool { tool: name.into(), arguments: json!({"key": key}), on_error: OnError::InDoubt };
         let call = Call { probe: Some(Probe { send, absent_after_ms: 1, at: None }), ..call("transfer", None) };
         let judge = Judging { send: tool("transfer"), halted: false };
         world.adapter.probe(&Job { effect: EffectId(1), call: &call, key: "cs-1", attempt: 1, judge: &judge })

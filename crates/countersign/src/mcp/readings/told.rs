@@ -1,9 +1,10 @@
 //! What a model is told of a write that is guarded as read: what has changed, by path, and what to do about it.
 
 use crate::mcp::gated::CONTINUE;
-use crate::mcp::message::{Members, Raw, raw};
 use crate::mcp::refusal::TEXT_BYTES_MAX;
+use crate::mcp::shell::word;
 use countersign_api::{ChangedReading, Verdict, VerdictKind};
+use countersign_core::call::FoundCode;
 use countersign_core::json::parse_answer;
 use countersign_core::session::called;
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ fn call(changed: &ChangedReading) -> Value {
 /// it counts as read: so the parts round it are cut, and the lines for an operator come last.
 ///
 /// With a word, it says how to get the rest by that.
-pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading], word: Option<&str>, telling: Telling) -> String {
+pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading], more: Option<&str>, telling: Telling) -> String {
     let at_most = |bytes_max: usize| if telling == Telling::InFull { usize::MAX } else { bytes_max };
     let message = cut(verdict.message.clone().unwrap_or_default(), at_most(PART_BYTES_MAX));
     let mut text = format!("Not done: {message}.\n");
@@ -50,13 +51,13 @@ pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading], word: Option<
     match untold.as_slice() {
         [] => text.push_str("If it is still right, make the same call again."),
         tools => {
-            let part = if word.is_some() { BESIDE_MORE_BYTES_MAX } else { PART_BYTES_MAX };
+            let part = if more.is_some() { BESIDE_MORE_BYTES_MAX } else { PART_BYTES_MAX };
             let tools = cut(tools.join(", "), at_most(part));
             let _ = write!(text, "Read {tools} again; if it is still right, make the same call again.");
         }
     }
-    if let Some(word) = word {
-        let more = json!({"continuation": word, "more": true});
+    if let Some(more) = more {
+        let more = json!({"continuation": more, "more": true});
         let line = format!(" For the rest, call {CONTINUE} with {more}.");
         // It is in the object, too.
         if text.len().saturating_add(line.len()) <= TEXT_BYTES_MAX {
@@ -67,10 +68,12 @@ pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading], word: Option<
         let ChangedReading { upstream, tool, volatile, .. } = it;
         let _ = write!(
             text,
-            "\n{tool} differs whenever it is read, at {}. An operator can leave that out of the comparison: countersign mcp approve \
-             {upstream}/{tool} --ignore {}",
-            volatile.join(", "),
-            volatile.join(",")
+            "\n{} differs whenever it is read, at {}. An operator can leave that out of the comparison: countersign mcp approve {} \
+             --ignore {}",
+            word(tool),
+            volatile.iter().map(|path| word(path)).collect::<Vec<_>>().join(", "),
+            word(&format!("{upstream}/{tool}")),
+            word(&volatile.join(","))
         );
     }
     cut(text, at_most(TEXT_BYTES_MAX))
@@ -117,20 +120,26 @@ pub fn cut(mut text: String, bytes_max: usize) -> String {
     text
 }
 
-/// Adds blocks of text behind what a tool answered.
-pub fn add_text(result: &mut Members, lines: &[String]) {
-    if lines.is_empty() {
-        return;
-    }
-    let content = result.get("content").and_then(|content| serde_json::from_str::<Vec<Raw>>(content.get()).ok());
-    let mut content = content.unwrap_or_default();
-    content.extend(lines.iter().map(|line| raw(&json!({"type": "text", "text": line}))));
-    result.set("content", raw(&content));
+/// Whether a tool has answered with an error that does not say what it did.
+pub fn is_over(verdict: &Verdict) -> bool {
+    verdict.evidence.as_ref().is_some_and(|evidence| evidence.code == FoundCode::ToolOver.as_str())
+}
+
+/// The gate's own word on a call whose answer does not say what it did.
+pub fn closing(tool: &str, verdict: &Verdict) -> Option<String> {
+    let effect = verdict.effect.as_ref().map(|effect| format!(" ({effect})")).unwrap_or_default();
+    is_over(verdict).then(|| {
+        format!(
+            "Note: {tool} was sent{effect} and answered with an error, and may have been carried out. Look at what it changes before \
+             you call it again."
+        )
+    })
 }
 
 /// What became of a write, in a line, for a client that its answer did not reach; nothing as long as it goes on.
 pub fn outcome(name: &str, verdict: &Verdict) -> String {
     let became = match verdict.verdict {
+        VerdictKind::Failed if is_over(verdict) => "was answered with an error, and may have been carried out",
         VerdictKind::Committed | VerdictKind::Settled => "was carried out",
         VerdictKind::Rejected | VerdictKind::Failed => "was not carried out",
         VerdictKind::InDoubt => "may have been carried out",

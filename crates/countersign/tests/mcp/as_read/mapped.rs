@@ -160,7 +160,7 @@ fn what_is_withheld_from_an_agent_is_no_reading_of_its_session() {
 }
 
 /// More than five of anything need a person.
-fn asking() -> String {
+pub fn asking() -> String {
     PACT.to_owned() + "\n[[action.sell.require]]\nid = \"few\"\nthat = 'context.count <= 5'\non_fail = \"review\"\n"
 }
 

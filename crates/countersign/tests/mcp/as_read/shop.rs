@@ -320,6 +320,7 @@ fn serving() {
         let mood = std::fs::read_to_string(folder.join("mood")).unwrap();
         let name = message["params"]["name"].as_str().unwrap_or_default();
         let result = match message["method"].as_str().unwrap() {
+            "initialize" if mood == "gone" => std::process::exit(7),
             "initialize" => json!({
                 "protocolVersion": "2025-11-25", "serverInfo": {"name": "shop", "version": "1"},
                 "capabilities": {"tools": {}, "resources": {}, "tasks": {"list": {}, "cancel": {}}},
@@ -386,6 +387,9 @@ fn tools(mood: &str) -> Value {
     let mut burn = tool("burn", false);
     burn["annotations"]["destructiveHint"] = json!(true);
     tools.push(burn);
+    if mood == "posing" {
+        tools.push(tool("resources/read", true));
+    }
     // Neither what it says of itself nor its name tells that it only reads.
     let mut total = tool("total", true);
     total.as_object_mut().unwrap().remove("annotations");
@@ -421,6 +425,9 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
         std::process::exit(7);
     }
     wait_while(folder, &format!("hold {name}"));
+    if let Some(answer) = mood.strip_prefix(&format!("answer {name} ")) {
+        return serde_json::from_str(answer).unwrap();
+    }
     let path = folder.join("stock.json");
     let mut stock = stock(&path);
     let item = arguments["item"].as_str().unwrap_or_default();
@@ -447,7 +454,10 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
         }
         "get_clock" => {
             *ticks += 1;
-            structured(json!({"ticks": *ticks, "zone": "UTC"}))
+            match mood.strip_prefix("name ") {
+                Some(name) => structured(json!({(name): *ticks})),
+                None => structured(json!({"ticks": *ticks, "zone": "UTC"})),
+            }
         }
         _ if !stock.contains_key(item) => {
             json!({"content": [{"type": "text", "text": "no such item"}], "isError": true})
@@ -456,6 +466,9 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
             let left = stock[item] - arguments["count"].as_i64().unwrap();
             stock.insert(item.to_owned(), left);
             replace(&path, &serde_json::to_string(&stock).unwrap());
+            if let Some(answer) = mood.strip_prefix("take and answer ") {
+                return serde_json::from_str(answer).unwrap();
+            }
             if mood == "take and fail" {
                 return json!({"content": [{"type": "text", "text": "the printer is out of paper"}], "isError": true});
             }

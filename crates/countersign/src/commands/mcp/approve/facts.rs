@@ -12,6 +12,7 @@ use countersign_api::{ErrorCode, FactPut, FactResponse, FactWritten, PactList, P
 use countersign_core::ids::{Digest, FactId, FactType};
 use countersign_core::pact::CARRIED;
 use serde_json::{Map, Value, json};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The longest definition that is kept in the fact, so that changes of it can be shown; a fact has 16 KiB.
 const TEXT_BYTES_MAX: usize = 12 << 10;
@@ -79,8 +80,9 @@ pub fn approve_as(client: &Client, by: &str, upstream: &str, tool: &Tool, terms:
     put_changed(client, by, &tool_fact(upstream, &tool.name)?, tool_value(tool, terms)?)
 }
 
-/// Lets agents use the server otherwise than by its tools too, unless an operator has said before whether they may.
-pub fn approve_server(client: &Client, by: &str, upstream: &str, guard: Option<Guard>) -> Result<()> {
+/// Guards a server; and lets agents use it otherwise than by its tools too, where that is approved as well and no operator has said before
+/// whether they may.
+pub fn approve_server(client: &Client, by: &str, upstream: &str, guard: Option<Guard>, uses: bool) -> Result<()> {
     let fact = FactId::new(FactType::new(SERVER_TYPE)?, upstream)?;
     let before = current(client, &fact)?;
     let is_guarded = |before: &FactResponse| before.value.get("guard").and_then(Value::as_str) == Some(AS_READ);
@@ -96,14 +98,29 @@ pub fn approve_server(client: &Client, by: &str, upstream: &str, guard: Option<G
         }
         return put_changed(client, by, &fact, value);
     }
-    let mut value = Map::from_iter([("uses".to_owned(), Value::Bool(true))]);
+    if !uses && guard != Some(Guard::AsRead) {
+        return Ok(());
+    }
+    let mut value = Map::from_iter([("uses".to_owned(), Value::Bool(uses))]);
     if guard == Some(Guard::AsRead) {
         value.insert("guard".to_owned(), json!(AS_READ));
     }
+    // A fact is put as a whole: what ends the one must not end the other.
+    let mut otherwise = value.clone();
+    otherwise.insert("uses".to_owned(), Value::Bool(!uses));
+    let otherwise = Value::Object(otherwise);
     let written: FactWritten = client.call(Call::put(fact_path(&fact)).agent(by).json(&FactPut { value })?)?;
+    if !uses {
+        note(format_args!(
+            "{upstream}: guarded, and only its tools may be used, in entry {}; countersign fact put {SERVER_TYPE} {upstream} \
+             '{otherwise}' allows the rest",
+            written.entry
+        ));
+        return Ok(());
+    }
     note(format_args!(
         "{upstream}: its resources, prompts and other methods may be used, in entry {}; \
-         countersign fact put {SERVER_TYPE} {upstream} '{{\"uses\": false}}' ends that",
+         countersign fact put {SERVER_TYPE} {upstream} '{otherwise}' ends that",
         written.entry
     ));
     Ok(())
@@ -116,19 +133,27 @@ pub fn approve_server_as(client: &Client, by: &str, upstream: &str) -> Result<()
     put_changed(client, by, &fact, value.into_iter().collect())
 }
 
-/// Puts the guarded tools of a server into shadow mode, or ends that. Whether anything changed.
+/// How long shadow mode lasts unless it is approved again: a guard that is off must not be forgotten.
+pub const SHADOW_DAYS: u64 = 7;
+
+/// Puts the guarded tools of a server into shadow mode for some days, or ends that. Whether anything changed but its end.
 pub fn watch(client: &Client, by: &str, upstream: &str, is_watched: bool) -> Result<bool> {
     let fact = FactId::new(FactType::new(SHADOW_TYPE)?, upstream)?;
     let is_there = current(client, &fact)?.is_some_and(|found| !found.value.is_null());
-    if is_there == is_watched {
+    if !is_there && !is_watched {
         return Ok(false);
     }
     let call = match is_watched {
-        true => Call::put(fact_path(&fact)).agent(by).json(&FactPut { value: Map::new() })?,
+        true => {
+            let span = Duration::from_secs(SHADOW_DAYS * 24 * 60 * 60);
+            let until = (SystemTime::now() + span).duration_since(UNIX_EPOCH)?;
+            let value = Map::from_iter([("until".to_owned(), json!(u64::try_from(until.as_millis())?))]);
+            Call::put(fact_path(&fact)).agent(by).json(&FactPut { value })?
+        }
         false => Call::delete(fact_path(&fact)).agent(by),
     };
     client.call::<FactWritten>(call)?;
-    Ok(true)
+    Ok(is_there != is_watched)
 }
 
 /// Feeds a fact unless it has this value.

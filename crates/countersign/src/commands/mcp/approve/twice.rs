@@ -6,6 +6,7 @@ use crate::mcp::buffers::{BUFFERED_MAX, Buffers};
 use crate::mcp::direct::Direct;
 use crate::mcp::message::raw;
 use crate::mcp::settings::Place;
+use crate::mcp::shell::word;
 use crate::mcp::upstream::Alive;
 use crate::terminal::{inline, note};
 use countersign_core::difference::paths;
@@ -24,49 +25,68 @@ pub struct Reader {
     pub rules: Rules,
 }
 
-/// A tool whose answer differs by itself, and at which paths.
-pub struct Volatile {
+/// What reading a tool twice has shown.
+pub struct Looked {
     pub tool: String,
-    /// The empty one is all of the answer.
+    /// The paths at which its answer differs by itself. The empty one is all of the answer.
     pub paths: Vec<String>,
+    /// The paths that were said to count, or not to, and that name nothing in its answer.
+    unfound: Vec<String>,
 }
 
-impl Volatile {
+impl Looked {
     /// Whether leaving paths out leaves anything.
     fn is_whole(&self) -> bool {
         self.paths.iter().any(String::is_empty)
     }
 
+    /// Says which paths name nothing: an operator who believes that they narrow what is compared has to know that they do not.
+    fn note_unfound(&self, tool: &str) {
+        for path in &self.unfound {
+            note(format_args!(
+                "{tool} answers without {}: that path leaves nothing out, and alone it makes all of the answer count",
+                inline(path)
+            ));
+        }
+    }
+
     /// The option that leaves out what differs.
     fn ignore(&self) -> String {
-        format!("--ignore {}", inline(&self.paths.join(",")))
+        format!("--ignore {}", word(&self.paths.join(",")))
     }
 }
 
 /// Says which of these tools answer differently by themselves, and what to approve instead.
 pub fn note_volatile(upstream: &str, place: &Place, readers: &[Reader]) {
-    for found in volatile(upstream, place, readers) {
+    for found in look(upstream, place, readers) {
         let tool = inline(&found.tool);
+        let approve = format!("countersign mcp approve {}", word(&format!("{upstream}/{}", found.tool)));
+        found.note_unfound(&format!("{upstream}/{tool}"));
+        if found.paths.is_empty() {
+            continue;
+        }
         let refused = "every write that rests on it would be refused";
         if found.is_whole() {
             note(format_args!("{upstream}/{tool} answered differently when it was read twice, all of it: {refused}"));
-            note(format_args!(
-                "  to let writes rest on nothing of it: countersign mcp approve {upstream}/{tool} --guard none"
-            ));
+            note(format_args!("  to let writes rest on nothing of it: {approve} --guard none"));
             continue;
         }
         let at = inline(&found.paths.join(", "));
         note(format_args!("{upstream}/{tool} answered differently when it was read twice, at {at}: {refused}"));
-        note(format_args!("  to leave that out: countersign mcp approve {upstream}/{tool} {}", found.ignore()));
+        note(format_args!("  to leave that out: {approve} {}", found.ignore()));
     }
 }
 
 /// The same for a trial, whose own options say what counts.
 pub fn note_volatile_in_trial(upstream: &str, place: &Place, readers: &[Reader]) {
-    for found in volatile(upstream, place, readers) {
+    for found in look(upstream, place, readers) {
         let tool = inline(&found.tool);
+        found.note_unfound(&tool);
+        if found.paths.is_empty() {
+            continue;
+        }
         let (at, option) = match found.is_whole() {
-            true => (String::new(), format!("--writes {tool}")),
+            true => (String::new(), format!("--writes {}", word(&found.tool))),
             false => (format!(", at {}", inline(&found.paths.join(", "))), found.ignore()),
         };
         note(format_args!(
@@ -76,29 +96,29 @@ pub fn note_volatile_in_trial(upstream: &str, place: &Place, readers: &[Reader])
     }
 }
 
-/// The tools that answer differently when they are read twice in a row by one process.
-fn volatile(upstream: &str, place: &Place, readers: &[Reader]) -> Vec<Volatile> {
+/// Reads tools twice in a row by one process: some answer differently.
+fn look(upstream: &str, place: &Place, readers: &[Reader]) -> Vec<Looked> {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
     runtime.block_on(async {
         let (alive, mut all_ended) = Alive::new();
-        let mut differing = Vec::new();
+        let mut looked = Vec::new();
         if let Ok(mut direct) = Direct::open(upstream, place, &alive, &Buffers::new(BUFFERED_MAX)).await {
             for Reader { tool, rules } in readers {
-                let one = read_once(&mut direct, tool, rules).await;
-                let (Some(one), Some(other)) = (one, read_once(&mut direct, tool, rules).await) else { continue };
-                let paths = paths(&one, &other, VOLATILE_MAX);
-                differing.extend((!paths.is_empty()).then(|| Volatile { tool: tool.clone(), paths }));
+                let one = read_once(&mut direct, tool).await;
+                let (Some(one), Some(other)) = (one, read_once(&mut direct, tool).await) else { continue };
+                let paths = paths(&rules.compared(&one), &rules.compared(&other), VOLATILE_MAX);
+                looked.push(Looked { tool: tool.clone(), paths, unfound: rules.unfound(&one) });
             }
         }
         drop(alive);
         let _ = tokio::time::timeout(ENDS_WITHIN, all_ended.recv()).await;
-        differing
+        looked
     })
 }
 
-/// What is compared of an answer; `None` where there is none.
-async fn read_once(direct: &mut Direct, tool: &str, rules: &Rules) -> Option<String> {
+/// What a tool answers; `None` where it does not.
+async fn read_once(direct: &mut Direct, tool: &str) -> Option<String> {
     let params = raw(&json!({"name": tool, "arguments": {}}));
     let answer = direct.request("tools/call", Some(params), READS_WITHIN).await.ok()?;
-    Some(rules.compared(answer.result_raw()?.get()))
+    Some(answer.result_raw()?.get().to_owned())
 }
