@@ -28,7 +28,10 @@ fn an_approval_counts_nothing_that_was_read_after_the_write_was_asked_for() {
     let (code, said) = shop.run(&["review", "approve", &review, "--as", "jo", "--yes", "--server", gate.url()]);
     assert!(code == Some(1) && said.contains("shop/get_stock was read again after this was asked for"), "{said}");
     assert_eq!((shop.count("sell"), shop.stock("tea")), (0, 8), "the server never saw it");
-    // Asked for anew, it rests on what its agent has read by then.
+    // Asked for anew, it rests on what its agent has read by then, once nothing that it asked for before is open.
+    shop.run_ok(&["review", "refuse", &review, "--as", "jo", "--reason", "read again", "--server", gate.url()]);
+    client.call("get_stock", &json!({"item": "tea"}));
+    client.call("get_stock", &json!({"item": "tea"}));
     let again = client.call("sell", &json!({"item": "tea", "count": 6}));
     shop.approves(meta(&again)["review"].as_str().unwrap(), &gate);
     let ask = json!({"continuation": meta(&again)["continuation"], "wait_ms": 5000});
@@ -116,7 +119,7 @@ fn watching(shop: &Shop, gate: &Http, definition: &str, key: &str) -> Value {
         "server": "shop", "name": "sell", "definition": definition, "arguments": r#"{"item":"tea","count":1}"#,
     });
     let action = json!({
-        "pact": "mcp-calls", "action": "watch", "idempotency_key": key, "params": params, "session": session,
+        "pact": "mcp-calls", "action": "watch", "idempotency_key": format!("{key:0<32}"), "params": params, "session": session,
     });
     let asked = shop.post(gate, "/v1/actions", &action);
     let Some(entry) = asked["entry"].as_u64().filter(|_| asked["verdict"] == "in_flight") else { return asked };
