@@ -83,7 +83,7 @@ struct Which {
     /// The effect, such as eff_813
     #[arg(value_name = "EFFECT")]
     effect: String,
-    /// The operator who does it, in an open gate
+    /// The operator, in an open gate
     #[arg(long = "as", value_name = "NAME", default_value = OPERATOR)]
     by: String,
     /// Print one JSON object

@@ -77,7 +77,6 @@ pub fn run(args: &UndoArgs, config: &Config) -> Result<Outcome> {
 /// What undoes an effect, if something does.
 fn undoing(effect: &Effect) -> Result<(String, UndoWith)> {
     let Effect { effect: name, state, pact, action, .. } = effect;
-    // Only a payload that is gone has no pact.
     let erased = || {
         Failure::no(format!("the parameters of {name} were erased, so it cannot be undone by command"))
             .hint("undo it by hand: `countersign act` with the action type that undoes it and parameters that you know")
@@ -94,7 +93,8 @@ fn undoing(effect: &Effect) -> Result<(String, UndoWith)> {
         let message = format!("{name} is {}, and only what has settled can be undone", state.as_str());
         return Err(Failure::no(message).hint(hint).into());
     }
-    if pact.is_empty() {
+    // Only a payload that is gone does not say which action it was.
+    if action.is_empty() {
         return Err(erased().into());
     }
     let Some(undo) = &effect.undo else {
