@@ -62,8 +62,11 @@ fn text(result: &Value) -> &str {
 }
 
 fn cancel(client: &mut Stdio, id: u64) {
-    let params = json!({"requestId": id});
-    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}).to_string());
+    client.send(&cancelled(id).to_string());
+}
+
+fn cancelled(id: u64) -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
 }
 
 #[test]
@@ -194,11 +197,11 @@ fn what_is_cancelled_while_its_tool_is_looked_up_is_never_sent() {
     let world = World::new();
     let mut client = world.client("plain");
     // The first call has to wait for the list of tools, and the second message is read before that comes.
-    for _ in 0..20 {
-        let call = client.ask("tools/call", &json!({"name": "write", "arguments": {}}));
-        cancel(&mut client, call);
-        let read = client.ask("resources/read", &json!({"uri": "x://1"}));
-        cancel(&mut client, read);
+    for at in 0..20 {
+        let call = json!({"jsonrpc": "2.0", "id": 2 * at, "method": "tools/call", "params": {"name": "write", "arguments": {}}});
+        let read = json!({"jsonrpc": "2.0", "id": 2 * at + 1, "method": "resources/read", "params": {"uri": "x://1"}});
+        // At once: a read that is decided on before its cancellation has come is sent, and rightly so.
+        client.send(&format!("{call}\n{}\n{read}\n{}", cancelled(2 * at), cancelled(2 * at + 1)));
     }
     assert_eq!(client.request("ping", &json!({}))["result"], json!({}));
     client.end();
@@ -328,7 +331,7 @@ fn attack_an_operator_who_is_no_admin_approves_a_tool_as_one_that_only_reads() {
     assert_eq!(client.call("write", &json!({}))["isError"], true);
     client.end();
     assert_eq!(server::executed(folder.path()), Vec::<String>::new(), "it ran on the word of one who is no admin");
-    assert!(!refused.status.success() && said.contains("requires an active operator with role `admin`"), "{said}");
+    assert!(!refused.status.success() && said.contains("an active operator with role `admin`"), "{said}");
     // Nor by a pact of theirs that writes such facts.
     let pact = "pact = \"own\"\nversion = 1\n[facts.McpTool]\nattributes = { definition = \"String\", read_only = \"Bool\" }\n\
                 [action.approve]\nresource = 'McpTool::\"{tool}\"'\nallow = 'true'\nset = { read_only = \"true\" }\n\
