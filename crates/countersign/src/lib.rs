@@ -28,6 +28,7 @@ mod mcp;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod terminal;
+mod tls;
 
 /// Entries are made on one thread and freed on another, which the system's allocator does not like: with this one the
 /// bench commits half as much again (docs/performance.md).

@@ -8,12 +8,13 @@ pub mod connection;
 mod exchange;
 mod outcome;
 mod reading;
-mod tls;
 
 use super::breaker::Breaker;
 use super::kept;
 use super::secret::{Environment, Known, Secret};
 use crate::config::adapters::HttpSettings;
+use crate::tls::Files;
+use crate::tls::client::{Client, server_name};
 use anyhow::Result;
 use connection::Connector;
 use countersign_core::call::{Evidence, ExternalRead, Found, FoundCode, Send};
@@ -65,7 +66,13 @@ impl HttpAdapter {
             headers.push((header, secret));
         }
         let base = settings.base.clone();
-        let tls = if base.is_tls { Some(tls::client(&base.host, settings.ca.as_deref())?) } else { None };
+        let tls = match base.is_tls {
+            true => {
+                let trust = Files { ca: settings.ca.clone(), ..Files::default() };
+                Some((Client::new(trust)?, server_name(&base.host)?))
+            }
+            false => None,
+        };
         Ok(Self {
             name: name.to_owned(),
             connector: Connector {

@@ -1,10 +1,11 @@
 //! All connections of a listener: what each is doing, and which one has to go.
 
 use super::Limits;
+use crate::tls::Certificate;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -45,6 +46,8 @@ pub struct Slot {
     told: Notify,
     peer: Option<IpAddr>,
     body_within: Duration,
+    /// Set once TLS is spoken: with the client's certificate, if it has shown one.
+    secured: OnceLock<Option<Certificate>>,
 }
 
 impl Slot {
@@ -58,6 +61,7 @@ impl Slot {
             told: Notify::new(),
             peer,
             body_within,
+            secured: OnceLock::new(),
         }
     }
 
@@ -69,6 +73,22 @@ impl Slot {
     /// Where the client is; `None` on loopback and on a socket of this machine.
     pub fn peer(&self) -> Option<IpAddr> {
         self.peer
+    }
+
+    /// TLS is spoken from here on.
+    pub(super) fn secure(&self, certificate: Option<Certificate>) {
+        // There is one handshake for each connection.
+        drop(self.secured.set(certificate));
+    }
+
+    /// Whether TLS is spoken.
+    pub fn is_tls(&self) -> bool {
+        self.secured.get().is_some()
+    }
+
+    /// The certificate that the client has shown.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.secured.get()?.as_ref()
     }
 
     fn now_ms(&self) -> u64 {

@@ -11,6 +11,8 @@ use super::buffers::BUFFERED_MAX;
 use super::methods;
 use crate::config::adapters::variables;
 use crate::config::table::{Table, number};
+use crate::config::check_key;
+use crate::tls::Files;
 use anyhow::{Result, bail};
 use countersign_core::pact::duration_ms;
 use std::collections::BTreeMap;
@@ -39,7 +41,9 @@ const RUNNERS: [&str; 13] =
     ["uvx", "uv", "run", "npx", "bunx", "pipx", "node", "deno", "python", "python3", "sh", "bash", "env"];
 
 /// What the settings say of one server.
-const KEYS: [&str; 5] = ["command", "env", "guard", "tool", "url"];
+const KEYS: [&str; 9] = ["ca", "certificate", "certificate_key", "command", "crl", "env", "guard", "tool", "url"];
+/// What of that is about TLS.
+const TLS_KEYS: [&str; 4] = ["ca", "certificate", "certificate_key", "crl"];
 
 /// Between an upstream's name and a tool's, where there are several upstreams.
 pub const SEPARATOR: &str = "__";
@@ -90,7 +94,15 @@ pub enum Place {
     /// A program that is started and spoken to over its standard input and output.
     Command(Program),
     /// One that runs, spoken to over streamable HTTP.
-    Url(String),
+    Url(Address),
+}
+
+/// Where one is that runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Address {
+    pub url: String,
+    /// Whom to trust where TLS is spoken, and what to show.
+    pub trust: Files,
 }
 
 impl McpSettings {
@@ -201,25 +213,42 @@ fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
         }
         Some(env) => variables(&Table::new(format!("mcp.upstream.{name}.env"), env)?, base)?,
     };
-    match (table.get("command"), table.get("url").and_then(Value::as_str)) {
+    let url = table.get("url").and_then(Value::as_str);
+    if let Some(key) = TLS_KEYS.iter().find(|key| table.contains_key(**key))
+        && !url.is_some_and(is_tls)
+    {
+        bail!("key `mcp.upstream.{name}.{key}` is for a server over TLS\nhint: its `url` begins with https://");
+    }
+    match (table.get("command"), url) {
         (Some(Value::Array(words)), None) if !words.is_empty() => {
             let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
             let words = words.ok_or_else(|| anyhow::anyhow!("the words of a command must be strings\n{hint}"))?;
             Ok(Place::Command(Program { words, env }))
         }
-        (None, Some(url)) => address(url),
+        (None, Some(url)) => {
+            let table = Table::new(format!("mcp.upstream.{name}"), value)?;
+            let file = |key: &str| anyhow::Ok(table.string(key)?.map(|path| base.join(path)));
+            let (certificate, key) = (file("certificate")?, file("certificate_key")?);
+            address(url, Files { certificate, key, ca: file("ca")?, crl: file("crl")? })
+        }
         _ => bail!("the upstream `{name}` has no place\n{hint}"),
     }
 }
 
-/// An address that is spoken to; TLS is not.
-fn address(url: &str) -> Result<Place> {
-    if !url.starts_with("http://") || url.parse::<axum::http::Uri>().is_err() {
+/// Whether TLS is spoken at an address.
+fn is_tls(url: &str) -> bool {
+    url.starts_with("https://")
+}
+
+/// An address that is spoken to.
+fn address(url: &str, trust: Files) -> Result<Place> {
+    if !(url.starts_with("http://") || is_tls(url)) || url.parse::<axum::http::Uri>().is_err() {
         bail!(
-            "`{url}` is not an address of a server\nhint: write it as http://127.0.0.1:8000/mcp; TLS is not supported"
+            "`{url}` is not an address of a server\nhint: write it as https://bank.example/mcp or http://127.0.0.1:8000/mcp"
         );
     }
-    Ok(Place::Url(url.to_owned()))
+    check_key(&trust, "certificate")?;
+    Ok(Place::Url(Address { url: url.to_owned(), trust }))
 }
 
 /// An upstream from the command line: `name=command …` or `name=http://…`.
@@ -230,7 +259,7 @@ pub fn upstream(text: &str) -> Result<(String, Place)> {
         );
     };
     let place =
-        if rest.starts_with("http://") || rest.starts_with("https://") { address(rest)? } else { command(rest)? };
+        if rest.starts_with("http://") || is_tls(rest) { address(rest, Files::default())? } else { command(rest)? };
     Ok((checked(name)?, place))
 }
 
@@ -245,7 +274,7 @@ pub fn command(text: &str) -> Result<Place> {
 /// A name for a server from its command: the first word that names no runner and is no option, without what half of them have in their
 /// names. `uvx mcp-server-git --repository .` is `git`.
 pub fn derived_name(text: &str) -> Option<String> {
-    if text.starts_with("http://") || text.starts_with("https://") {
+    if text.starts_with("http://") || is_tls(text) {
         return None;
     }
     let words = words(text)?;

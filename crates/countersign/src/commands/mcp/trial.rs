@@ -12,6 +12,7 @@ use crate::data::ONE_GATE;
 use crate::mcp::adapter::Rules;
 use crate::mcp::draft::only_reads;
 use crate::mcp::gate::SERVER_TYPE;
+use crate::mcp::downstream::http::Certified;
 use crate::mcp::settings::{self, Place, checked_paths};
 use crate::mcp::tool::Tool;
 use crate::terminal::{count, inline, note, say, say_json_text};
@@ -101,7 +102,7 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
         std::env::set_current_dir(folder).with_context(|| format!("{} is no folder to run in", folder.display()))?;
     }
     let listen = args.listen.as_deref().map(config::listen).transpose().map_err(usage)?;
-    super::check_loopback(listen)?;
+    super::check_reach(listen, &config.tls)?;
     checked_paths(&args.ignore).and_then(|()| checked_paths(&args.only)).map_err(usage)?;
     let (name, place) = server(args)?;
     // What an agent reads from standard output is MCP and nothing else.
@@ -148,6 +149,7 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     // A trial that was killed is gone on with by the next one in its folder.
     let folder = args.data.canonicalize().unwrap_or_else(|_| args.data.clone()).display().to_string();
     let gate = GateClient::new(client, AGENT.to_owned(), unmapped, secret(None, AGENT)).noting(&folder);
+    let listen = listen.map(|listen| (listen, Certified { agent: AGENT.to_owned(), key: None }));
     open_gateway(vec![(name, place)], gate, config.mcp.allow_methods.iter().cloned().collect(), listen, &config)
 }
 

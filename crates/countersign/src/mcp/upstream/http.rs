@@ -1,13 +1,18 @@
 //! A server that runs, over streamable HTTP: every message is a POST, answered by JSON or by a stream of events; and, in the
 //! revisions with a handshake, one more stream for what the server says unasked.
 
+mod connector;
 mod timed;
 
+use self::connector::{Connector, unopened};
 use self::timed::{Latch, Timed};
 use super::{Alive, Event, Inlet, MESSAGE_BYTES_MAX};
 use crate::mcp::buffers::Held;
 use crate::mcp::message::{Kind, Message, NOT_SENT, UPSTREAM_FAILED};
+use crate::mcp::settings::Address;
 use crate::mcp::sse::SseReader;
+use crate::tls::Why;
+use crate::tls::client::Client as Tls;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use base64::Engine as _;
@@ -50,7 +55,7 @@ impl From<String> for Failed {
 }
 
 struct Link {
-    client: Client<HttpConnector, Body>,
+    client: Client<Connector, Body>,
     url: String,
     inlet: Inlet,
     state: Mutex<State>,
@@ -65,12 +70,19 @@ struct State {
 }
 
 /// Opens a link; nothing is sent until there is a message.
-pub(super) fn open(url: &str, messages: mpsc::Receiver<Message>, inlet: Inlet, alive: Alive) -> Result<(), String> {
+pub(super) fn open(
+    address: &Address,
+    messages: mpsc::Receiver<Message>,
+    inlet: Inlet,
+    alive: Alive,
+) -> Result<(), String> {
+    let tls = address.url.starts_with("https://").then(|| Tls::new(address.trust.clone())).transpose();
+    let tls = tls.map_err(|error| format!("{error:#}").replace("\nhint: ", "; "))?;
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(TAKES_WITHIN));
-    let client = Client::builder(TokioExecutor::new()).build(connector);
-    let link = Arc::new(Link { client, url: url.to_owned(), inlet, state: Mutex::default() });
+    let client = Client::builder(TokioExecutor::new()).build(Connector::new(connector, tls));
+    let link = Arc::new(Link { client, url: address.url.clone(), inlet, state: Mutex::default() });
     tokio::spawn(async move {
         link.run(messages).await;
         drop(alive);
@@ -317,7 +329,9 @@ impl Link {
             .map_err(|error| Failed::NotSent(error.to_string()))?;
         *request.headers_mut() = headers;
         let answer = self.client.request(request).await.map_err(|error| {
-            if error.is_connect() {
+            if let Some(Why { cause, hint }) = unopened(&error) {
+                Failed::NotSent(format!("{cause}; {hint}"))
+            } else if error.is_connect() {
                 Failed::NotSent("nothing listens there".to_owned())
             } else {
                 Failed::NoAnswer(format!("the connection failed: {error}"))
