@@ -26,7 +26,7 @@ pub mod verdict;
 pub mod verify;
 
 use crate::client::Client;
-use crate::config::{Config, SERVER};
+use crate::config::{Config, SERVER, SERVER_OVER_TLS};
 use crate::tls::Files;
 use anyhow::Result;
 use clap::Args;
@@ -225,6 +225,8 @@ impl Connection {
                 let data = std::env::var_os("COUNTERSIGN_DATA").map(PathBuf::from);
                 match Client::nearby(&config.data(data.as_deref()), config)? {
                     Some(client) => client,
+                    // The same settings say whether a gate here speaks TLS.
+                    None if config.tls.is_on() => Client::trusting(SERVER_OVER_TLS, &self.trust(config))?,
                     None => Client::remote(SERVER)?,
                 }
             }

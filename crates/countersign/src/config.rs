@@ -27,6 +27,8 @@ pub const FILE: &str = "countersign.toml";
 pub const LISTEN: &str = "127.0.0.1:8420";
 /// Where commands look for a gate unless told otherwise.
 pub const SERVER: &str = "http://127.0.0.1:8420";
+/// The same where the settings give the gate here a certificate.
+pub const SERVER_OVER_TLS: &str = "https://127.0.0.1:8420";
 /// The data folder unless told otherwise.
 pub const DATA: &str = "countersign-data";
 

@@ -44,6 +44,13 @@ pub mod measured {
     pub use crate::data::DataFolder;
     pub use crate::http::{serve_on, serve_router};
 
+    /// What a listener over TLS is made of.
+    pub mod tls {
+        pub use crate::connections::Listener;
+        pub use crate::tls::client::Client;
+        pub use crate::tls::{Acceptor, Files, Rules};
+    }
+
     /// Facts in the user's own PostgreSQL.
     pub mod postgres {
         pub use crate::adapters::postgres::Postgres;

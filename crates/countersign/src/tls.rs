@@ -13,7 +13,7 @@ mod files;
 mod kept;
 mod server;
 #[cfg(test)]
-pub mod tests;
+mod tests;
 mod why;
 
 pub use certificate::Certificate;

@@ -70,7 +70,7 @@ impl fmt::Debug for Certificate {
 }
 
 impl Named {
-    fn of(certificate: &CertificateDer<'_>, spiffe: Option<&str>) -> Self {
+    pub(super) fn of(certificate: &CertificateDer<'_>, spiffe: Option<&str>) -> Self {
         // It was verified, so it can be read.
         let Ok(read) = EndEntityCert::try_from(certificate) else { return Self::default() };
         let mut named = Self { key: key(&read.subject_public_key_info()), ..Self::default() };
