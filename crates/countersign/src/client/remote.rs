@@ -10,8 +10,8 @@ use crate::commands::Failure;
 use crate::terminal::Report;
 use crate::tls::{Files, client::Client as Tls};
 use anyhow::Result;
-use tls::Refused;
 use std::time::Duration;
+use tls::Refused;
 
 /// How long an answer may take. A gate answers within milliseconds or says that it is busy.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -198,7 +198,8 @@ fn open_gateway(
             }
             Some((listen, certified)) => {
                 let listener = tokio::net::TcpListener::bind(listen).await;
-                let listener = Listener::port(listener.with_context(|| format!("cannot listen on {listen}"))?, acceptor);
+                let listener =
+                    Listener::port(listener.with_context(|| format!("cannot listen on {listen}"))?, acceptor);
                 note(format_args!("Listening on {}://{}/mcp", listener.scheme(), listener.local_addr()?));
                 let router = http::router(Arc::clone(&gateway), alive.clone(), idle, certified);
                 // Half of the descriptors are for the servers behind: each session has its own.

@@ -63,7 +63,9 @@ impl<'a> Table<'a> {
     pub fn flag(&self, key: &str) -> Result<bool> {
         let Some(value) = self.get(key) else { return Ok(false) };
         let name = self.name(key);
-        value.as_bool().ok_or_else(|| anyhow::anyhow!("key `{name}` must be true or false\nhint: write it without quotes"))
+        value
+            .as_bool()
+            .ok_or_else(|| anyhow::anyhow!("key `{name}` must be true or false\nhint: write it without quotes"))
     }
 
     /// A whole number within bounds.

@@ -39,7 +39,9 @@ impl TlsSettings {
         let rules =
             Rules { require: table.flag("require_client_certificate")?, spiffe: spiffe(table.string("spiffe")?)? };
         if files.ca.is_some() && files.certificate.is_none() {
-            bail!("`tls.client_ca` is for a listener with a certificate\nhint: name its own with `certificate` and `key`");
+            bail!(
+                "`tls.client_ca` is for a listener with a certificate\nhint: name its own with `certificate` and `key`"
+            );
         }
         let about_clients = [("crl", files.crl.is_some()), ("spiffe", rules.spiffe.is_some())];
         let about_clients = about_clients.into_iter().chain([("require_client_certificate", rules.require)]);
@@ -61,7 +63,9 @@ impl TlsSettings {
 /// A key is a certificate's.
 pub fn check_key(files: &Files, certificate: &str) -> Result<()> {
     if files.key.is_some() && files.certificate.is_none() {
-        bail!("there is a key and no certificate that it is for\nhint: name the certificate's file with `{certificate}`");
+        bail!(
+            "there is a key and no certificate that it is for\nhint: name the certificate's file with `{certificate}`"
+        );
     }
     Ok(())
 }
@@ -111,7 +115,10 @@ mod tests {
             ("certificate_key = \"k\"", "no certificate that it is for"),
             ("[tls]\nclient_ca = \"c\"", "a listener with a certificate"),
             ("[tls]\ncertificate = \"c\"\ncrl = \"c\"", "`tls.crl` is about certificates of clients"),
-            ("[tls]\ncertificate = \"c\"\nrequire_client_certificate = true", "`tls.require_client_certificate` is about"),
+            (
+                "[tls]\ncertificate = \"c\"\nrequire_client_certificate = true",
+                "`tls.require_client_certificate` is about",
+            ),
             ("[tls]\ncertificate = \"c\"\nspiffe = \"spiffe://a/\"", "`tls.spiffe` is about"),
             ("[tls]\ncertificate = \"c\"\nclient_ca = \"a\"\nspiffe = \"spiffe://a/agent\"", "a slash at the end"),
             ("[tls]\ncertificate = \"c\"\nclient_ca = \"a\"\nspiffe = \"spiffe:///agent/\"", "a slash at the end"),

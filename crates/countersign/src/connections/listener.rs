@@ -3,8 +3,8 @@
 use super::Accepted;
 use crate::tls::Acceptor;
 use anyhow::{Context as _, Result, bail};
-use std::io;
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;

@@ -1,9 +1,11 @@
 //! Which servers stand behind the gateway, and what becomes of tools that no pact maps: from countersign.toml or from flags,
 //! checked once.
 
+mod address;
 mod program;
 mod proposal;
 
+pub use address::Address;
 pub use program::Program;
 pub use proposal::{Guard, Proposal};
 
@@ -11,8 +13,8 @@ use super::buffers::BUFFERED_MAX;
 use super::methods;
 use crate::config::adapters::variables;
 use crate::config::table::{Table, number};
-use crate::config::check_key;
 use crate::tls::Files;
+use address::is_url;
 use anyhow::{Result, bail};
 use countersign_core::pact::duration_ms;
 use std::collections::BTreeMap;
@@ -42,8 +44,6 @@ const RUNNERS: [&str; 13] =
 
 /// What the settings say of one server.
 const KEYS: [&str; 9] = ["ca", "certificate", "certificate_key", "command", "crl", "env", "guard", "tool", "url"];
-/// What of that is about TLS.
-const TLS_KEYS: [&str; 4] = ["ca", "certificate", "certificate_key", "crl"];
 
 /// Between an upstream's name and a tool's, where there are several upstreams.
 pub const SEPARATOR: &str = "__";
@@ -95,14 +95,6 @@ pub enum Place {
     Command(Program),
     /// One that runs, spoken to over streamable HTTP.
     Url(Address),
-}
-
-/// Where one is that runs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Address {
-    pub url: String,
-    /// Whom to trust where TLS is spoken, and what to show.
-    pub trust: Files,
 }
 
 impl McpSettings {
@@ -214,11 +206,7 @@ fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
         Some(env) => variables(&Table::new(format!("mcp.upstream.{name}.env"), env)?, base)?,
     };
     let url = table.get("url").and_then(Value::as_str);
-    if let Some(key) = TLS_KEYS.iter().find(|key| table.contains_key(**key))
-        && !url.is_some_and(is_tls)
-    {
-        bail!("key `mcp.upstream.{name}.{key}` is for a server over TLS\nhint: its `url` begins with https://");
-    }
+    address::check_keys(name, table, url)?;
     match (table.get("command"), url) {
         (Some(Value::Array(words)), None) if !words.is_empty() => {
             let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
@@ -226,29 +214,10 @@ fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
             Ok(Place::Command(Program { words, env }))
         }
         (None, Some(url)) => {
-            let table = Table::new(format!("mcp.upstream.{name}"), value)?;
-            let file = |key: &str| anyhow::Ok(table.string(key)?.map(|path| base.join(path)));
-            let (certificate, key) = (file("certificate")?, file("certificate_key")?);
-            address(url, Files { certificate, key, ca: file("ca")?, crl: file("crl")? })
+            Ok(Place::Url(Address::parse(url, &Table::new(format!("mcp.upstream.{name}"), value)?, base)?))
         }
         _ => bail!("the upstream `{name}` has no place\n{hint}"),
     }
-}
-
-/// Whether TLS is spoken at an address.
-fn is_tls(url: &str) -> bool {
-    url.starts_with("https://")
-}
-
-/// An address that is spoken to.
-fn address(url: &str, trust: Files) -> Result<Place> {
-    if !(url.starts_with("http://") || is_tls(url)) || url.parse::<axum::http::Uri>().is_err() {
-        bail!(
-            "`{url}` is not an address of a server\nhint: write it as https://bank.example/mcp or http://127.0.0.1:8000/mcp"
-        );
-    }
-    check_key(&trust, "certificate")?;
-    Ok(Place::Url(Address { url: url.to_owned(), trust }))
 }
 
 /// An upstream from the command line: `name=command …` or `name=http://…`.
@@ -258,8 +227,7 @@ pub fn upstream(text: &str) -> Result<(String, Place)> {
             "`{text}` names no upstream\nhint: write --upstream 'name=command argument …' or --upstream name=http://…"
         );
     };
-    let place =
-        if rest.starts_with("http://") || is_tls(rest) { address(rest, Files::default())? } else { command(rest)? };
+    let place = if is_url(rest) { Place::Url(Address::new(rest, Files::default())?) } else { command(rest)? };
     Ok((checked(name)?, place))
 }
 
@@ -274,7 +242,7 @@ pub fn command(text: &str) -> Result<Place> {
 /// A name for a server from its command: the first word that names no runner and is no option, without what half of them have in their
 /// names. `uvx mcp-server-git --repository .` is `git`.
 pub fn derived_name(text: &str) -> Option<String> {
-    if text.starts_with("http://") || is_tls(text) {
+    if is_url(text) {
         return None;
     }
     let words = words(text)?;
@@ -396,7 +364,9 @@ mod tests {
             "[upstream.a_]\ncommand = [\"x\"]",
             "[upstream.a]\ncommand = []",
             "[upstream.a]\ncommand = [\"x\"]\nurl = \"http://a\"",
-            "[upstream.a]\nurl = \"https://a\"",
+            "[upstream.a]\nurl = \"ftp://a\"",
+            "[upstream.a]\nurl = \"http://a\"\nca = \"ca.pem\"",
+            "[upstream.a]\nurl = \"https://a\"\ncertificate_key = \"a.key\"",
             "[upstream.a]\ncomand = [\"x\"]",
             "[upstream.a]\ncommand = [\"x\"]\nenv = [\"TOKEN\"]",
             "[upstream.a]\ncommand = [\"x\"]\nenv = { TOKEN = { evn = \"TOKEN\" } }",

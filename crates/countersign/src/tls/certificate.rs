@@ -41,7 +41,8 @@ pub struct Named {
 
 impl Certificate {
     pub(super) fn new(chain: Vec<CertificateDer<'static>>, acceptor: Arc<Acceptor>, loaded: Arc<Loaded>) -> Self {
-        let named = chain.first().map_or_else(Named::default, |first| Named::of(first, acceptor.rules().spiffe.as_deref()));
+        let named =
+            chain.first().map_or_else(Named::default, |first| Named::of(first, acceptor.rules().spiffe.as_deref()));
         Self { chain, named, acceptor, verified: Mutex::new((loaded, Instant::now())) }
     }
 

@@ -10,8 +10,8 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256, SerialNumber, SigningKey,
 };
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -52,7 +52,8 @@ pub fn make(data: &Path, listen: IpAddr) -> Result<Made> {
         write(&ca, &authority.pem(), 0o644)?;
     }
     let key = fs::read_to_string(&ca_key).with_context(|| format!("cannot read {}", ca_key.display()))?;
-    let broken = || format!("cannot use the authority in {0}\nhint: remove {0}; the next start makes another", folder.display());
+    let broken =
+        || format!("cannot use the authority in {0}\nhint: remove {0}; the next start makes another", folder.display());
     let key = KeyPair::from_pem(&key).with_context(broken)?;
     CertificateDer::from_pem_file(&ca).with_context(broken)?;
     let issuer = Issuer::new(authority()?, key);

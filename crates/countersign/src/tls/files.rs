@@ -71,7 +71,9 @@ impl Content {
     fn read(path: &Path, is_secret: bool) -> Result<Self> {
         let shown = path.display();
         let cannot = || {
-            format!("cannot read {shown}\nhint: the settings of TLS name this file; the gate's own user must be able to read it")
+            format!(
+                "cannot read {shown}\nhint: the settings of TLS name this file; the gate's own user must be able to read it"
+            )
         };
         let file = File::open(path).with_context(cannot)?;
         let mode = file.metadata().with_context(cannot)?.permissions().mode();
@@ -135,7 +137,10 @@ fn roots(ca: &Content) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in ca.all::<CertificateDer<'static>>("certificate")? {
         roots.add(certificate).with_context(|| {
-            format!("cannot use a certificate in {}\nhint: the file holds those of authorities, in PEM", ca.path.display())
+            format!(
+                "cannot use a certificate in {}\nhint: the file holds those of authorities, in PEM",
+                ca.path.display()
+            )
         })?;
     }
     Ok(roots)

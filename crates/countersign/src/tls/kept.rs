@@ -69,7 +69,11 @@ impl<T> Kept<T> {
                 self.state().refused = Some(of);
                 let Report { message, hints } = Report::of(&format!("{error:#}"));
                 let hint = hints.join("; ");
-                tracing::error!(cause = message, hint, "changed TLS files cannot be used: those from before stay in use");
+                tracing::error!(
+                    cause = message,
+                    hint,
+                    "changed TLS files cannot be used: those from before stay in use"
+                );
                 false
             }
         }

@@ -73,8 +73,11 @@ impl Acceptor {
         let loaded = self.loaded();
         let acceptor = TlsAcceptor::from(Arc::clone(&loaded.config));
         let stream = acceptor.accept(stream).await.map_err(|error| Why::of(&error, Side::Server, "the client"))?;
-        let chain: Option<Vec<CertificateDer<'static>>> =
-            stream.get_ref().1.peer_certificates().map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect());
+        let chain: Option<Vec<CertificateDer<'static>>> = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect());
         let certificate = chain.map(|chain| Certificate::new(chain, Arc::clone(self), loaded));
         Ok((stream, certificate))
     }
@@ -83,7 +86,9 @@ impl Acceptor {
 impl Loaded {
     fn new(material: Material, require: bool) -> Result<Self> {
         let Material { own, roots, revoked } = material;
-        let Some(own) = own else { bail!("a listener needs a certificate\nhint: name its file with `certificate` under [tls]") };
+        let Some(own) = own else {
+            bail!("a listener needs a certificate\nhint: name its file with `certificate` under [tls]")
+        };
         let verifier = roots.map(|roots| {
             let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
             // A list that is out of date says nothing about today: it must not pass for one that clears a certificate.

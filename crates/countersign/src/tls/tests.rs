@@ -31,12 +31,12 @@ fn files_that_cannot_be_used_are_said_with_what_to_do() {
         (Files { key: path("other.key"), ..good.clone() }, "do not go together"),
         (Files { key: path("open.key"), ..good.clone() }, "can be read by everyone"),
         (Files { ca: path("empty.pem"), ..good.clone() }, "there is no certificate in "),
-        (Files { ca: path("server.pem"), crl: path("server.pem"), ..good }, "there is no list of revoked certificates in "),
+        (
+            Files { ca: path("server.pem"), crl: path("server.pem"), ..good },
+            "there is no list of revoked certificates in ",
+        ),
     ] {
-        let both = [
-            Acceptor::new(files.clone(), Rules::default()).err(),
-            Client::new(files.clone()).err(),
-        ];
+        let both = [Acceptor::new(files.clone(), Rules::default()).err(), Client::new(files.clone()).err()];
         for error in both {
             let said = format!("{:#}", error.unwrap_or_else(|| panic!("{part} is not said")));
             assert!(said.contains(part) && said.contains("hint: "), "{said}");
@@ -61,7 +61,10 @@ fn a_certificate_names_agents_by_their_spiffe_ids_and_the_holder_of_its_key() {
     assert_eq!(named(&["spiffe://acme.example/agent/ns/a-1"], Some(PREFIX)).0, ["ns/a-1"]);
     assert_eq!(named(&["spiffe://acme.example/agent/a-1"], None), no_one);
     assert_eq!(named(&["spiffe://acme.example/agents/a-1", "https://acme.example/agent/a"], Some(PREFIX)), no_one);
-    assert_eq!(named(&["spiffe://acme.example.evil/agent/a-1", "x:spiffe://acme.example/agent/a-1"], Some(PREFIX)), no_one);
+    assert_eq!(
+        named(&["spiffe://acme.example.evil/agent/a-1", "x:spiffe://acme.example/agent/a-1"], Some(PREFIX)),
+        no_one
+    );
     assert_eq!(named(&["spiffe://acme.example/agent/"], Some(PREFIX)), (Vec::new(), true));
     // No one is both, so whoever signs is not who is named.
     let two = ["spiffe://acme.example/agent/a-1", "spiffe://acme.example/agent/a-2"];

@@ -2,7 +2,7 @@
 
 use countersign_core::utc::Utc;
 use rustls::pki_types::UnixTime;
-use rustls::{AlertDescription, CertificateError, CertRevocationListError};
+use rustls::{AlertDescription, CertRevocationListError, CertificateError};
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -61,9 +61,10 @@ impl Why {
                     format!("{other} does not speak TLS"),
                     "is this its port? an address without TLS begins with http://",
                 ),
-                Side::Server => {
-                    Self::new(format!("{other} does not speak TLS"), "the address of this listener begins with https://")
-                }
+                Side::Server => Self::new(
+                    format!("{other} does not speak TLS"),
+                    "the address of this listener begins with https://",
+                ),
             },
             rustls::Error::PeerIncompatible(error) => Self::new(
                 format!("there is no version or method of TLS that {other} and this side both speak: {error:?}"),
@@ -116,7 +117,9 @@ fn certificate(error: &CertificateError, side: Side, other: &str) -> Why {
     use CertificateError as Wrong;
     let whose = format!("the certificate of {other}");
     let renew = match side {
-        Side::Client => "its operator renews it; a running gate takes the new file by itself. Or is this machine's clock wrong?",
+        Side::Client => {
+            "its operator renews it; a running gate takes the new file by itself. Or is this machine's clock wrong?"
+        }
         Side::Server => "give the client a new one; is this machine's clock right?",
     };
     let trust = match side {
@@ -150,7 +153,10 @@ fn certificate(error: &CertificateError, side: Side, other: &str) -> Why {
             "the file that `crl` names must hold the list of every authority of its chain",
         ),
         Wrong::ExpiredRevocationListContext { next_update, .. } => Why::new(
-            format!("the list that would say whether {whose} has been revoked is out of date since {}", time(next_update)),
+            format!(
+                "the list that would say whether {whose} has been revoked is out of date since {}",
+                time(next_update)
+            ),
             "put a new list where `crl` says; it is read again without a restart",
         ),
         Wrong::InvalidPurpose | Wrong::InvalidPurposeContext { .. } => Why::new(

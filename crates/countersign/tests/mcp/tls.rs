@@ -11,7 +11,8 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
 const LISTENS: &str = "[tls]\ncertificate = \"server.pem\"\nkey = \"server.key\"\n";
-const CLIENTS: &str = "client_ca = \"ca.pem\"\nrequire_client_certificate = true\nspiffe = \"spiffe://acme.example/agent/\"\n";
+const CLIENTS: &str =
+    "client_ca = \"ca.pem\"\nrequire_client_certificate = true\nspiffe = \"spiffe://acme.example/agent/\"\n";
 
 /// What listens, until it is dropped.
 struct Listening(Child);

@@ -40,6 +40,8 @@ pub fn for_trying_out(data: &Path, listen: SocketAddr) -> Result<Arc<Acceptor>> 
     let made = dev::make(data, listen.ip())?;
     let ca = made.ca.display();
     note(format_args!("Made a certificate for {}, good for 90 days.", made.names.join(", ")));
-    note(format_args!("Clients trust it by its authority, {ca}: --ca {ca}, COUNTERSIGN_CA={ca}, or curl --cacert {ca}"));
+    note(format_args!(
+        "Clients trust it by its authority, {ca}: --ca {ca}, COUNTERSIGN_CA={ca}, or curl --cacert {ca}"
+    ));
     Acceptor::new(made.files, crate::tls::Rules::default()).map_err(unusable)
 }

@@ -16,7 +16,8 @@ use countersign_core::ids::AgentId;
 use countersign_core::value::Value;
 use std::sync::Arc;
 
-const MISMATCH_HINT: &str = "connect with the certificate of whom you sign as, or without one where the gate takes that";
+const MISMATCH_HINT: &str =
+    "connect with the certificate of whom you sign as, or without one where the gate takes that";
 
 /// The certificate that the client of a request has shown.
 fn shown(extensions: &Extensions) -> Option<&Certificate> {
@@ -69,7 +70,12 @@ pub fn closing(error: HttpError) -> Response {
 
 /// Refuses a request that someone else signed, or is said to come from, than the certificate of its connection names. Where a
 /// certificate names two, no one is both.
-pub fn check_signer(app: &App, extensions: &Extensions, signer: &AgentId, kind: Option<HolderKind>) -> Result<(), HttpError> {
+pub fn check_signer(
+    app: &App,
+    extensions: &Extensions,
+    signer: &AgentId,
+    kind: Option<HolderKind>,
+) -> Result<(), HttpError> {
     let Some(certificate) = shown(extensions) else { return Ok(()) };
     let agents = certificate.named().agents.iter();
     let agents = agents.map(|name| Holder { kind: HolderKind::Agent, name: name.clone() });

@@ -267,7 +267,8 @@ impl Asked<'_> {
         let sender = app.gate.authenticate_head(head)?;
         let certified =
             certificate::check_signer(app, &parts.extensions, &sender.holder.name, Some(sender.holder.kind));
-        if let Some(connection) = parts.extensions.get::<Arc<Slot>>().filter(|_| sender.is_active && certified.is_ok()) {
+        if let Some(connection) = parts.extensions.get::<Arc<Slot>>().filter(|_| sender.is_active && certified.is_ok())
+        {
             connection.prove();
         }
         let is_idle = sender.holder.kind == HolderKind::Agent && !sender.is_active;

@@ -4,22 +4,19 @@
 mod connector;
 mod timed;
 
-use self::connector::{Connector, unopened};
+use self::connector::Connector;
 use self::timed::{Latch, Timed};
 use super::{Alive, Event, Inlet, MESSAGE_BYTES_MAX};
 use crate::mcp::buffers::Held;
 use crate::mcp::message::{Kind, Message, NOT_SENT, UPSTREAM_FAILED};
 use crate::mcp::settings::Address;
 use crate::mcp::sse::SseReader;
-use crate::tls::Why;
-use crate::tls::client::Client as Tls;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http_body_util::BodyExt as _;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,12 +73,7 @@ pub(super) fn open(
     inlet: Inlet,
     alive: Alive,
 ) -> Result<(), String> {
-    let tls = address.url.starts_with("https://").then(|| Tls::new(address.trust.clone())).transpose();
-    let tls = tls.map_err(|error| format!("{error:#}").replace("\nhint: ", "; "))?;
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(TAKES_WITHIN));
-    let client = Client::builder(TokioExecutor::new()).build(Connector::new(connector, tls));
+    let client = Client::builder(TokioExecutor::new()).build(Connector::new(address, TAKES_WITHIN)?);
     let link = Arc::new(Link { client, url: address.url.clone(), inlet, state: Mutex::default() });
     tokio::spawn(async move {
         link.run(messages).await;
@@ -328,16 +320,8 @@ impl Link {
             .body(body)
             .map_err(|error| Failed::NotSent(error.to_string()))?;
         *request.headers_mut() = headers;
-        let answer = self.client.request(request).await.map_err(|error| {
-            if let Some(Why { cause, hint }) = unopened(&error) {
-                Failed::NotSent(format!("{cause}; {hint}"))
-            } else if error.is_connect() {
-                Failed::NotSent("nothing listens there".to_owned())
-            } else {
-                Failed::NoAnswer(format!("the connection failed: {error}"))
-            }
-        })?;
-        Ok(answer.map(Body::new))
+        let answer = self.client.request(request).await;
+        Ok(answer.map_err(|error| connector::failed(&error))?.map(Body::new))
     }
 
     fn headers(&self, message: Option<&Message>) -> HeaderMap {

@@ -126,7 +126,8 @@ fn a_revoked_agents_certificate_gets_nothing() {
     world.sandbox.run(&format!("agent activate refund-1 --server {} --key admin.key", server.url)).must(0);
     world.sandbox.run(&format!("{ACT} --key refund-1.key --server {} --config by-key.toml", server.url)).must(0);
     // The key of yesterday opens nothing either.
-    let rotate = format!("agent rotate refund-1 --overlap 0 --key-file new.key --server {} --key admin.key", server.url);
+    let rotate =
+        format!("agent rotate refund-1 --overlap 0 --key-file new.key --server {} --key admin.key", server.url);
     world.sandbox.run(&rotate).must(0);
     let answer = ask_for(&mut world.open(&server, Some("by-key")), "/healthz");
     assert!(answer.contains("is not one of agent refund-1 any more"), "{answer}");
@@ -149,7 +150,9 @@ fn what_is_revoked_while_its_connection_is_open_gets_nothing_more() {
     world.revoke(&[]);
     let server = world.sandbox.serve();
     let (mut open, mut other) = (world.open(&server, Some("proxy")), world.open(&server, None));
-    assert!(ask(&mut open).unwrap().starts_with("HTTP/1.1 200") && ask(&mut other).unwrap().starts_with("HTTP/1.1 200"));
+    assert!(
+        ask(&mut open).unwrap().starts_with("HTTP/1.1 200") && ask(&mut other).unwrap().starts_with("HTTP/1.1 200")
+    );
     world.revoke(&[&issued]);
     let until = Instant::now() + PATIENCE;
     let refused = loop {
@@ -161,7 +164,10 @@ fn what_is_revoked_while_its_connection_is_open_gets_nothing_more() {
         std::thread::sleep(Duration::from_millis(50));
     };
     assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("certificate_refused"), "{refused}");
-    assert!(refused.contains("has been revoked") && refused.to_ascii_lowercase().contains("connection: close"), "{refused}");
+    assert!(
+        refused.contains("has been revoked") && refused.to_ascii_lowercase().contains("connection: close"),
+        "{refused}"
+    );
     assert!(ask(&mut world.open(&server, Some("proxy"))).is_err(), "nor does a new connection open");
     assert!(ask(&mut other).unwrap().starts_with("HTTP/1.1 200"), "the others go on");
     assert_eq!(server.end().0, 0);

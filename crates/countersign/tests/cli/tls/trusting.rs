@@ -28,9 +28,19 @@ fn gates_with_certificates_that_are_not_good_are_refused_with_the_reason() {
     let other_name = world.authority.server(&["gate.example"]).unwrap();
     refused(&world, &other_name, "IP address mismatch", ["is for other names: ", "subjectAltName"]);
     let self_signed = Issued::self_signed(Wanted { names: &HERE, ..Wanted::default() }).unwrap();
-    refused(&world, &self_signed, "self-signed certificate", ["no authority that is trusted here", "--ca, COUNTERSIGN_CA"]);
+    refused(
+        &world,
+        &self_signed,
+        "self-signed certificate",
+        ["no authority that is trusted here", "--ca, COUNTERSIGN_CA"],
+    );
     let stranger = Authority::new("strangers").unwrap().server(&HERE).unwrap();
-    refused(&world, &stranger, "unable to get local issuer", ["no authority that is trusted here", "--ca, COUNTERSIGN_CA"]);
+    refused(
+        &world,
+        &stranger,
+        "unable to get local issuer",
+        ["no authority that is trusted here", "--ca, COUNTERSIGN_CA"],
+    );
 }
 
 #[test]
@@ -62,6 +72,7 @@ fn what_does_not_speak_tls_is_said_so() {
     let url = server.url.replace("http://", "https://");
     let run = world.sandbox.run(&format!("fact get Account 42 --server {url} --ca ca.pem --key admin.key")).must(3);
     assert!(run.stderr.contains("does not speak TLS"), "{}", run.stderr);
-    let run = world.sandbox.run(&format!("fact get Account 42 --server {url} --ca nowhere.pem --key admin.key")).must(3);
+    let run =
+        world.sandbox.run(&format!("fact get Account 42 --server {url} --ca nowhere.pem --key admin.key")).must(3);
     assert!(run.stderr.contains("cannot read nowhere.pem"), "{}", run.stderr);
 }

@@ -1,9 +1,12 @@
 //! A connection to a server: in clear, or over TLS with the certificates of its settings.
 
+use super::Failed;
+use crate::mcp::settings::Address;
 use crate::tls::client::{Client, server_name};
 use crate::tls::{Side, Why};
 use axum::http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use std::error::Error;
@@ -12,6 +15,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -23,13 +27,31 @@ pub struct Connector {
     http: HttpConnector,
     /// Where its address says that TLS is spoken.
     tls: Option<Arc<Client>>,
+    /// How long a handshake may take.
+    within: Duration,
 }
 
 impl Connector {
-    /// Over this, and through TLS where there is something to speak it with.
-    pub fn new(mut http: HttpConnector, tls: Option<Client>) -> Self {
+    /// To this address, connected within that time.
+    pub fn new(address: &Address, within: Duration) -> Result<Self, String> {
+        let tls = address.url.starts_with("https://").then(|| Client::new(address.trust.clone())).transpose();
+        let tls = tls.map_err(|error| format!("{error:#}").replace("\nhint: ", "; "))?;
+        let mut http = HttpConnector::new();
+        http.set_nodelay(true);
+        http.set_connect_timeout(Some(within));
         http.enforce_http(false);
-        Self { http, tls: tls.map(Arc::new) }
+        Ok(Self { http, tls: tls.map(Arc::new), within })
+    }
+}
+
+/// What it means that there is no answer.
+pub(super) fn failed(error: &legacy::Error) -> Failed {
+    if let Some(Why { cause, hint }) = unopened(error) {
+        Failed::NotSent(format!("{cause}; {hint}"))
+    } else if error.is_connect() {
+        Failed::NotSent("nothing listens there".to_owned())
+    } else {
+        Failed::NoAnswer(format!("the connection failed: {error}"))
     }
 }
 
@@ -43,14 +65,16 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let (connecting, tls) = (self.http.call(uri.clone()), self.tls.clone());
+        let (connecting, tls, within) = (self.http.call(uri.clone()), self.tls.clone(), self.within);
         Box::pin(async move {
             let stream = connecting.await?;
             let Some(tls) = tls else { return Ok(Stream::Plain(stream)) };
             let host = uri.host().unwrap_or_default();
             let connector = TlsConnector::from(tls.config());
-            let shaken = connector.connect(server_name(host)?, stream.into_inner()).await;
-            let stream = shaken.map_err(|error| Why::of(&error, Side::Client, host))?;
+            let shaken = tokio::time::timeout(within, connector.connect(server_name(host)?, stream.into_inner())).await;
+            let stream = shaken
+                .map_err(|_| "the TLS handshake took too long")?
+                .map_err(|error| Why::of(&error, Side::Client, host))?;
             Ok(Stream::Tls { stream: TokioIo::new(stream), host: host.to_owned(), is_answered: false })
         })
     }
@@ -68,7 +92,7 @@ pub enum Stream {
 }
 
 /// Why a connection could not be opened, or was refused before anything that came over it was looked at.
-pub fn unopened<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Why> {
+fn unopened<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Why> {
     let mut next = Some(error);
     while let Some(error) = next {
         let held = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
