@@ -215,11 +215,12 @@ async fn shake_hands(
             slot.secure(certificate);
             answer(stream, router, admitted).await;
         }
-        Err(why) => {
+        Err((why, stream)) => {
             if let Some(unlogged) = may_log_refusal() {
                 let peer = slot.peer().map(tracing::field::display);
                 tracing::info!(cause = why.cause, hint = why.hint, peer, unlogged, "a TLS handshake failed");
             }
+            listener::read_out(stream).await;
         }
     }
 }

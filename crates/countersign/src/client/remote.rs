@@ -59,7 +59,7 @@ impl Remote {
         let base = server.trim_end_matches('/').to_owned();
         if base.starts_with(HTTPS) {
             let client = Tls::new(trust.clone()).map_err(|error| {
-                let Report { message, hints } = Report::of(&format!("{error:#}"));
+                let Report { message, hints } = Report::of_error(&error);
                 hints.into_iter().fold(Failure::cannot(message), Failure::hint)
             })?;
             return Ok(Self { name: base.clone(), base, trust: trust.clone(), agent: tls::agent(config, client) });

@@ -110,17 +110,26 @@ impl Stream {
     }
 }
 
+/// How long a client may take to read the last that it is told.
+const READS_WITHIN: Duration = Duration::from_millis(250);
+
 /// Tells a client that there is no place, if it reads that at once.
 pub(super) async fn say_busy(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let said = async {
-        stream.write_all(BUSY.as_bytes()).await?;
+    let said = tokio::time::timeout(READS_WITHIN, stream.write_all(BUSY.as_bytes())).await;
+    if matches!(said, Ok(Ok(()))) {
+        read_out(stream).await;
+    }
+}
+
+/// Closes a connection whose client was told the last: one that is closed with bytes unread is reset, and what was told is lost with it.
+pub(super) async fn read_out(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let read = async {
         stream.shutdown().await?;
-        // A connection that is closed with bytes unread is reset, and the answer is lost with it.
         let mut sink = [0; 4096];
         while stream.read(&mut sink).await? > 0 {}
         io::Result::Ok(())
     };
-    drop(tokio::time::timeout(Duration::from_millis(250), said).await);
+    drop(tokio::time::timeout(READS_WITHIN, read).await);
 }
 
 /// Listens on a socket that only its owner can connect to. The caller holds the gate's folder, so a socket that is there already

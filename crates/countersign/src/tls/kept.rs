@@ -67,7 +67,7 @@ impl<T> Kept<T> {
             }
             Err(error) => {
                 self.state().refused = Some(of);
-                let Report { message, hints } = Report::of(&format!("{error:#}"));
+                let Report { message, hints } = Report::of_error(&error);
                 let hint = hints.join("; ");
                 tracing::error!(
                     cause = message,

@@ -65,19 +65,17 @@ impl Acceptor {
         self.kept.current()
     }
 
-    /// Speaks TLS with a client; gives its certificate with the stream, if it has shown one.
-    pub async fn accept<S>(self: &Arc<Self>, stream: S) -> Result<(TlsStream<S>, Option<Certificate>), Why>
+    /// Speaks TLS with a client; gives its certificate with the stream, if it has shown one. Where they do not come together, the
+    /// stream is given back with the reason: the client has been told, and may not have read it yet.
+    pub async fn accept<S>(self: &Arc<Self>, stream: S) -> Result<(TlsStream<S>, Option<Certificate>), (Why, S)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let loaded = self.loaded();
         let acceptor = TlsAcceptor::from(Arc::clone(&loaded.config));
-        let stream = acceptor.accept(stream).await.map_err(|error| Why::of(&error, Side::Server, "the client"))?;
-        let chain: Option<Vec<CertificateDer<'static>>> = stream
-            .get_ref()
-            .1
-            .peer_certificates()
-            .map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect());
+        let shaken = acceptor.accept(stream).into_fallible().await;
+        let stream = shaken.map_err(|(error, stream)| (Why::of(&error, Side::Server, "the client"), stream))?;
+        let chain = stream.get_ref().1.peer_certificates().map(<[CertificateDer<'static>]>::to_vec);
         let certificate = chain.map(|chain| Certificate::new(chain, Arc::clone(self), loaded));
         Ok((stream, certificate))
     }

@@ -141,7 +141,10 @@ fn certificate(error: &CertificateError, side: Side, other: &str) -> Why {
             Why::new(format!("{whose} comes from no authority that is trusted here"), trust)
         }
         Wrong::NotValidForNameContext { presented, .. } if !presented.is_empty() => Why::new(
-            format!("{whose} is for other names: {}", presented.join(", ")),
+            format!(
+                "{whose} is for other names: {}",
+                presented.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ")
+            ),
             "call it by one of these, or get it a certificate that has this name as a subjectAltName",
         ),
         Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => Why::new(
@@ -209,4 +212,10 @@ fn alerted(alert: AlertDescription, side: Side, other: &str) -> Why {
 
 fn time(at: &UnixTime) -> Utc {
     Utc(at.as_secs().saturating_mul(1000))
+}
+
+/// A name as it stands in a certificate: the library says of which kind it is, too.
+fn plain(name: &str) -> &str {
+    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.map_or(name, |inner| inner.trim_matches('"'))
 }

@@ -15,7 +15,7 @@ pub fn acceptor(settings: &TlsSettings) -> Option<Result<Arc<Acceptor>>> {
 }
 
 fn unusable(error: anyhow::Error) -> anyhow::Error {
-    let Report { message, hints } = Report::of(&format!("{error:#}"));
+    let Report { message, hints } = Report::of_error(&error);
     hints.into_iter().fold(Failure::cannot(message), Failure::hint).into()
 }
 

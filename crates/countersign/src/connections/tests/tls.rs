@@ -126,7 +126,7 @@ async fn every_wait_for_a_client_over_tls_has_an_end() {
 #[tokio::test]
 async fn what_is_not_tls_gets_no_answer() {
     let secured = secured(few(2)).await;
-    for sent in [GET, b"\r\n\r\n", b"\x00\x01\x02\x03\x04\x05\x06\x07", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+    for sent in [GET, b"\r\n\r\n\r\n\r\n", b"\x00\x01\x02\x03\x04\x05\x06\x07", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
         let mut plain = secured.server.connect(sent).await;
         let mut answer = Vec::new();
         let _ = tokio::time::timeout(PATIENCE, plain.read_to_end(&mut answer)).await.expect("it is never closed");

@@ -14,7 +14,7 @@ fn curl_openssl_and_the_command_line_speak_tls_with_a_gate() {
         let said = said(&shaken);
         assert!(shaken.status.success() && said.contains("Verify return code: 0 (ok)"), "{version}: {said}");
         assert!(said.contains("ALPN protocol: http/1.1"), "{said}");
-        assert!(!said.contains("New, TLSv1.3") || !said.contains("Post-Handshake New Session Ticket"), "{said}");
+        assert!(!said.contains("Post-Handshake New Session Ticket"), "{said}");
     }
     for refused in [&["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"][..], &["-alpn", "h2"]] {
         assert!(!openssl(&world, &server, refused).status.success(), "{refused:?}");
@@ -23,7 +23,6 @@ fn curl_openssl_and_the_command_line_speak_tls_with_a_gate() {
     let value = world.sandbox.run(&format!("fact get Account 42 --json --server {url} --ca ca.pem --key admin.key"));
     assert_eq!(value.must(0).json()["version"], 1);
     let act = "act --pact billing --action refund account=42 amount=100 currency=USD destination=acct_treasury_1";
-    // What a browser on another site would send is refused here as well, and what it would send from here is not.
     world.sandbox.run(&format!("{act} --observe Account::42 --server {url} --key refund-1.key")).must(0);
     // Nothing is different for operators.
     world.sandbox.run("fact get Account 42 --server unix:data/operator.sock --key admin.key").must(0);
@@ -113,6 +112,7 @@ fn certificates_are_read_again_while_a_connection_is_open() {
     assert!(ask(&mut world.open(&server, None)).unwrap().starts_with("HTTP/1.1 200"));
     let (code, log) = server.end_with_log();
     assert_eq!(code, 0);
-    let said = log.lines().filter(|line| line.contains("those from before stay in use")).collect::<Vec<_>>();
-    assert!(said.len() == 1 && said[0].contains("there is no certificate in ") && said[0].contains("hint="), "{log}");
+    // Between a new key and its certificate it may have looked once before.
+    let said = log.lines().filter(|line| line.contains("those from before stay in use") && line.contains("hint="));
+    assert_eq!(said.filter(|line| line.contains("there is no certificate in ")).count(), 1, "{log}");
 }

@@ -2,6 +2,7 @@
 
 use super::Failed;
 use crate::mcp::settings::Address;
+use crate::terminal::Report;
 use crate::tls::client::{Client, server_name};
 use crate::tls::{Side, Why};
 use axum::http::Uri;
@@ -35,7 +36,10 @@ impl Connector {
     /// To this address, connected within that time.
     pub fn new(address: &Address, within: Duration) -> Result<Self, String> {
         let tls = address.url.starts_with("https://").then(|| Client::new(address.trust.clone())).transpose();
-        let tls = tls.map_err(|error| format!("{error:#}").replace("\nhint: ", "; "))?;
+        let tls = tls.map_err(|error| {
+            let Report { message, hints } = Report::of_error(&error);
+            format!("{message}; {}", hints.join("; "))
+        })?;
         let mut http = HttpConnector::new();
         http.set_nodelay(true);
         http.set_connect_timeout(Some(within));
