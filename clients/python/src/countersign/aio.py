@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -60,8 +61,12 @@ class AsyncClient:
         # Settings of the environment are left out: a proxy that someone set elsewhere is no one to sign through.
         trusted = tls.context(ca, certificate, certificate_key)
         if http is not None and trusted is not None:
-            raise CountersignError("`http` and TLS files were both given\nhint: give the client that you bring its own `verify`")
-        self._http = httpx.AsyncClient(trust_env=False, verify=True if trusted is None else trusted) if http is None else http
+            raise CountersignError(
+                "`http` and TLS files were both given\nhint: give the client that you bring its own `verify`"
+            )
+        self._http = (
+            httpx.AsyncClient(trust_env=False, verify=True if trusted is None else trusted) if http is None else http
+        )
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -285,5 +290,9 @@ class AsyncClient:
                 continue
             try:
                 sent = await self._http.send(step)
+            except ssl.SSLError as error:
+                # Of an alert that comes late, asynchronous connections say so themselves, past httpx.
+                sent = httpx.ReadError(str(error))
+                sent.__cause__ = error
             except httpx.RequestError as error:
                 sent = error

@@ -59,8 +59,12 @@ class Client:
         # Settings of the environment are left out: a proxy that someone set elsewhere is no one to sign through.
         trusted = tls.context(ca, certificate, certificate_key)
         if http is not None and trusted is not None:
-            raise CountersignError("`http` and TLS files were both given\nhint: give the client that you bring its own `verify`")
-        self._http = httpx.Client(trust_env=False, verify=True if trusted is None else trusted) if http is None else http
+            raise CountersignError(
+                "`http` and TLS files were both given\nhint: give the client that you bring its own `verify`"
+            )
+        self._http = (
+            httpx.Client(trust_env=False, verify=True if trusted is None else trusted) if http is None else http
+        )
 
     def __enter__(self) -> Client:
         return self

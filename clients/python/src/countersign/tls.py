@@ -10,13 +10,17 @@ from countersign.errors import CountersignError
 PathLike = str | os.PathLike[str]
 
 
-def context(ca: PathLike | None, certificate: PathLike | None, certificate_key: PathLike | None) -> ssl.SSLContext | None:
+def context(
+    ca: PathLike | None, certificate: PathLike | None, certificate_key: PathLike | None
+) -> ssl.SSLContext | None:
     """The trust of a client that was told some; None where nothing was said, and the usual one holds.
 
     With `ca` only the authorities in that file are trusted.
     """
     if certificate is None and certificate_key is not None:
-        raise CountersignError("there is a key and no certificate that it is for\nhint: name its file with `certificate`")
+        raise CountersignError(
+            "there is a key and no certificate that it is for\nhint: name its file with `certificate`"
+        )
     if ca is None and certificate is None:
         return None
     try:

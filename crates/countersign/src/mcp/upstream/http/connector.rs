@@ -125,7 +125,7 @@ impl Read for Stream {
             Self::Tls { stream, host, is_answered } => {
                 let read = Pin::new(stream).poll_read(context, into);
                 match read {
-                    // A refusal of this side's certificate comes after the handshake, when a request may have left: no one has looked at it.
+                    // This side's certificate is refused after the handshake, when a request may have left: no one has looked at it.
                     Poll::Ready(Err(error)) if !*is_answered && Why::is_refusal(&error) => {
                         Poll::Ready(Err(io::Error::other(Why::of(&error, Side::Client, host))))
                     }
