@@ -81,7 +81,7 @@ pub enum LogFormat {
 /// Runs the gate until it is told to end.
 pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let listen = listen(args, config)?;
-    tls::check(listen, args.dev_tls, &config.tls)?;
+    tls::check_flag(args.dev_tls, &config.tls)?;
     if args.detach {
         let data = config.data(args.folder.data.as_deref());
         DataFolder::find(&data)?;
@@ -116,6 +116,7 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
         .hint("or make a gate with an admin: `countersign init` without --open")
         .into());
     }
+    tls::check_reach(listen, tls.as_ref(), &config.tls)?;
     let gate = Arc::new(gate);
     // Before anyone is listened to: what was under way when the gate ended comes first.
     let outbox =

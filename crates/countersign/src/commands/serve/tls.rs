@@ -19,14 +19,19 @@ fn unusable(error: anyhow::Error) -> anyhow::Error {
     hints.into_iter().fold(Failure::cannot(message), Failure::hint).into()
 }
 
-/// Refuses an address that others can reach, where nothing encrypts what travels there.
-pub fn check(listen: SocketAddr, is_dev: bool, settings: &TlsSettings) -> Result<()> {
+/// Refuses two certificates for one port.
+pub fn check_flag(is_dev: bool, settings: &TlsSettings) -> Result<()> {
     if is_dev && settings.is_on() {
         return Err(Failure::usage("--dev-tls makes a certificate, and the settings name one")
             .hint("leave out one of them: `certificate` under [tls] is for more than trying it out")
             .into());
     }
-    if listen.ip().is_loopback() || is_dev || settings.is_on() || settings.terminated_by_proxy {
+    Ok(())
+}
+
+/// Refuses an address that others can reach, where nothing encrypts what travels there.
+pub fn check_reach(listen: SocketAddr, acceptor: Option<&Arc<Acceptor>>, settings: &TlsSettings) -> Result<()> {
+    if listen.ip().is_loopback() || acceptor.is_some() || settings.terminated_by_proxy {
         return Ok(());
     }
     Err(Failure::usage(format!("{listen} can be reached from outside, and what travels there would not be encrypted"))
