@@ -45,7 +45,7 @@ const READERS: usize = 96;
 Examples:
   countersign serve
   countersign serve --data gate-data --listen 127.0.0.1:9000
-  countersign serve --dev-tls --listen 0.0.0.0:8420           over TLS, to try it out: clients trust countersign-data/tls/ca.pem
+  countersign serve --dev-tls --listen 0.0.0.0:8420           over TLS, to try it out
   GATE=$(countersign serve --detach)                          in the background; ended by `kill $GATE`
   RUST_LOG=countersign=debug countersign serve --log-format json 2>gate.log")]
 pub struct ServeArgs {
