@@ -51,11 +51,6 @@ impl Acceptor {
         }
     }
 
-    /// Whether every client has shown a certificate.
-    pub fn requires_certificates(&self) -> bool {
-        self.rules.require
-    }
-
     pub(super) fn rules(&self) -> &Rules {
         &self.rules
     }
