@@ -129,9 +129,14 @@ impl Remote {
     fn lost(&self, error: &ureq::Error, within: Duration) -> Lost {
         use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
         use ureq::{Error, Timeout};
-        if let Some(why) = Refused::of(error) {
+        if let Some(refused) = Refused::of(error) {
+            let (Refused::ForGood(why) | Refused::ForNow(why)) = refused;
             let failure = Failure::cannot(format!("no answer from {}: {}", self.name, why.cause));
-            return Lost::Unsendable(failure.hint(why.hint.clone()));
+            let failure = failure.hint(why.hint.clone());
+            return match refused {
+                Refused::ForGood(_) => Lost::Unsendable(failure),
+                Refused::ForNow(_) => Lost::Unsent(failure),
+            };
         }
         let failure = self.unreachable(error, within);
         match error {

@@ -15,13 +15,19 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, TcpConnector, Transport, TransportAdapter,
 };
 
-/// What went wrong before the gate has looked at anything: it was not carried out, and a second try would end in the same way.
+/// What went wrong before the gate has looked at anything of a request.
 #[derive(Debug)]
-pub struct Refused(pub Why);
+pub enum Refused {
+    /// A second try would end in the same way.
+    ForGood(Why),
+    /// A second try may pass.
+    ForNow(Why),
+}
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        let (Self::ForGood(why) | Self::ForNow(why)) = self;
+        why.fmt(f)
     }
 }
 
@@ -29,13 +35,15 @@ impl std::error::Error for Refused {}
 
 impl Refused {
     /// If that is what an error of ureq is about.
-    pub fn of(error: &ureq::Error) -> Option<&Why> {
-        let held = match error {
-            ureq::Error::Io(io) => io.get_ref()? as &(dyn std::error::Error + 'static),
-            ureq::Error::Other(other) => &**other,
-            _ => return None,
-        };
-        held.downcast_ref::<Self>().map(|refused| &refused.0)
+    pub fn of(error: &ureq::Error) -> Option<&Self> {
+        match error {
+            ureq::Error::Io(io) => io.get_ref()?.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    fn for_good(error: &(dyn std::error::Error + 'static), host: &str) -> ureq::Error {
+        io::Error::other(Self::ForGood(Why::of(error, Side::Client, host))).into()
     }
 }
 
@@ -60,7 +68,8 @@ impl<In: Transport> Connector<In> for Secure {
         let Some(stream) = chained else { return Ok(None) };
         let host = details.uri.host().unwrap_or_default();
         let name = server_name(host).map_err(|error| ureq::Error::Other(error.into()))?;
-        let connection = ClientConnection::new(self.0.config(), name).map_err(|error| refused(&error, host))?;
+        let connection =
+            ClientConnection::new(self.0.config(), name).map_err(|error| Refused::for_good(&error, host))?;
         let mut socket = TransportAdapter::new(stream.boxed(), Arc::clone(&details.current_time));
         socket.set_timeout(details.timeout);
         let mut stream = StreamOwned::new(connection, socket);
@@ -72,20 +81,15 @@ impl<In: Transport> Connector<In> for Secure {
     }
 }
 
-/// A handshake that failed. A timeout and a network that fails stay what they are.
+/// A handshake that failed. Where the network failed, or took too long, another one may not.
 fn unconnected(error: io::Error, host: &str) -> ureq::Error {
-    match Why::of_tls(&error, Side::Client, host) {
-        Some(why) => io::Error::other(Refused(why)).into(),
-        // Whatever it was, nothing of a request has left: that is what ureq's own word for it says.
-        None => match ureq::Error::from(error) {
-            ureq::Error::Io(_) => ureq::Error::ConnectionFailed,
-            other => other,
-        },
+    if Why::of_tls(&error, Side::Client, host).is_some() {
+        return Refused::for_good(&error, host);
     }
-}
-
-fn refused(error: &rustls::Error, host: &str) -> ureq::Error {
-    io::Error::other(Refused(Why::of(error, Side::Client, host))).into()
+    match ureq::Error::from(error) {
+        ureq::Error::Io(error) => io::Error::other(Refused::ForNow(Why::of(&error, Side::Client, host))).into(),
+        other => other,
+    }
 }
 
 struct Wire {
@@ -106,7 +110,7 @@ impl Wire {
     /// What a failure means: before the first answer, a refusal of the certificate is one of everything that was sent.
     fn failed(&self, error: io::Error) -> ureq::Error {
         match Why::is_refusal(&error) && !self.is_answered {
-            true => io::Error::other(Refused(Why::of(&error, Side::Client, &self.host))).into(),
+            true => Refused::for_good(&error, &self.host),
             false => error.into(),
         }
     }
