@@ -56,8 +56,12 @@ fn nothing_is_answered_in_clear_where_tls_is_spoken() {
 fn beyond_this_machine_it_takes_tls_or_a_proxy_that_speaks_it() {
     let world = World::new();
     world.sandbox.write("countersign.toml", "");
-    let refused = world.sandbox.run("serve --data data --listen 0.0.0.0:8420").must(2);
-    insta::assert_snapshot!(refused.shown());
+    let refused = world.sandbox.run("serve --data data --listen 0.0.0.0:8420").must(2).stderr;
+    for part in
+        ["what travels there would not be encrypted", "hint: name a certificate", "`terminated_by_proxy = true`"]
+    {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
     for settings in ["[tls]\nterminated_by_proxy = true", LISTENS] {
         world.sandbox.write("countersign.toml", settings);
         assert_eq!(world.sandbox.serve_on("0.0.0.0:0").end().0, 0, "{settings}");
@@ -65,7 +69,11 @@ fn beyond_this_machine_it_takes_tls_or_a_proxy_that_speaks_it() {
     world.sandbox.run("serve --data data --dev-tls").must(2);
     // The gateway acts as its agent for everyone who reaches it, so TLS alone is not enough.
     let gateway = "mcp serve --agent refund-1 --upstream bank=false --data data --listen 0.0.0.0:0";
-    insta::assert_snapshot!("gateway", world.sandbox.run(gateway).must(2).shown());
+    let refused = world.sandbox.run(gateway).must(2).stderr;
+    assert!(
+        refused.contains("the gateway cannot tell who calls") && refused.contains("`require_client_certificate`"),
+        "{refused}"
+    );
 }
 
 #[test]
