@@ -4,6 +4,7 @@ use crate::call::Call;
 use crate::canonical::Canonical;
 use crate::effect::Context;
 use crate::fence::Fenced;
+use crate::labels::AttributeLabels;
 use crate::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
 use crate::reason::Reason;
 use crate::value::Attributes;
@@ -148,6 +149,8 @@ pub struct Write {
     pub value: Option<Attributes>,
     /// The entry that made the version before.
     pub previous_entry: Option<u64>,
+    /// The labels of its attributes, as far as actions wrote them.
+    pub labels: Option<Arc<AttributeLabels>>,
 }
 
 /// One charge to a budget.

@@ -37,6 +37,7 @@ pub mod halt;
 pub mod identity;
 pub mod ids;
 pub mod json;
+pub mod labels;
 pub mod limits;
 pub mod node;
 pub mod pact;

@@ -187,6 +187,19 @@ pub const BECAUSE_OF_MAX: usize = 64;
 /// Labels of one entry: as many names as a gate may have.
 pub const LABELS_MAX: usize = 16;
 
+/// Longest name of a label.
+pub const LABEL_CHARS_MAX: usize = 32;
+
+/// How long what an agent was shown counts outside of the session that it was shown in, in ledger time.
+pub const LABEL_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// How long an agent is shown content with a label that it has before an entry says so again: what counts for a day from when it was
+/// last shown need not be said each time.
+pub const LABEL_RENEWED_MS: u64 = 60 * 60 * 1000;
+
+/// Most sources that an entry names of the labelled content that it is about.
+pub const LABEL_SOURCES_MAX: usize = 16;
+
 /// The highest severity.
 pub const SEVERITY_MAX: u64 = 100;
 

@@ -41,6 +41,7 @@ pub use source::duration_ms;
 
 use crate::expression::{Base, Expression, Mention};
 use crate::ids::{ActionName, Digest, FactType, PactName};
+use crate::labels::LabelSet;
 use crate::value::FieldType;
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,6 +88,8 @@ pub struct Pact {
     pub observe: BTreeMap<FactType, Vec<Grant>>,
     /// Who may announce changes of which facts.
     pub claims: BTreeMap<FactType, Vec<ClaimRule>>,
+    /// The labels of what facts of a type say, for the types that have any.
+    pub labels: BTreeMap<FactType, LabelSet>,
     /// The fact types whose facts live outside, and where.
     pub sources: BTreeMap<FactType, Arc<FactSource>>,
     /// How long ago the source of a fact may have confirmed it, for the types that say so.
@@ -171,6 +174,12 @@ pub struct ActionType {
 }
 
 impl Params {
+    /// Whether a parameter can only have values that its schema lists.
+    pub(crate) fn is_listed(&self, name: &str) -> bool {
+        let declared = self.lowered.get("properties").and_then(|properties| properties.get(name));
+        declared.is_some_and(|declared| declared.get("enum").is_some() || declared.get("const").is_some())
+    }
+
     /// The words that parameters can take from a list: they say nothing about where they came from.
     pub(crate) fn enumerations(&self) -> Vec<&str> {
         let mut words = Vec::new();

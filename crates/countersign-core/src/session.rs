@@ -16,6 +16,7 @@ use crate::decimal::{MARK, unmarked};
 use crate::decision::Write;
 use crate::fact::Fact;
 use crate::ids::{AgentId, Digest, FactId, FactType, numbered};
+use crate::labels::{LabelSet, content_of_place};
 use crate::limits::{FACT_BYTES_MAX, READINGS_MAX};
 use crate::value::{Attributes, Set, Value};
 use serde::{Deserialize, Serialize};
@@ -144,7 +145,13 @@ pub struct Reading {
 
 impl Reading {
     /// The value of its fact, in the place of the one before.
-    fn value(&self, session: SessionId, before: Option<&Fact>, content: Option<&SmolStr>) -> Attributes {
+    fn value(
+        &self,
+        session: SessionId,
+        before: Option<&Fact>,
+        content: Option<&SmolStr>,
+        labels: &LabelSet,
+    ) -> Attributes {
         let text = |text: &str| Value::String(text.into());
         let mut fields = vec![
             (SmolStr::new_static("arguments"), Value::String(self.place.arguments.clone())),
@@ -156,8 +163,12 @@ impl Reading {
         if let Some(content) = content {
             fields.push((SmolStr::new_static("content"), Value::String(content.clone())));
         }
+        fields.push((SmolStr::new_static("digest"), text(&self.digest.to_string())));
+        if !labels.is_empty() {
+            let labels = labels.iter().cloned().map(Value::String).collect();
+            fields.push((SmolStr::new_static("labels"), Value::Set(Arc::new(labels))));
+        }
         fields.extend([
-            (SmolStr::new_static("digest"), text(&self.digest.to_string())),
             (SmolStr::new_static("projection"), Value::String(self.projection.clone())),
             (SmolStr::new_static("session"), text(&session.to_string())),
             (SmolStr::new_static("tool"), Value::String(self.place.tool.clone())),
@@ -180,6 +191,8 @@ pub struct Held {
     pub digest: Digest,
     /// The digest of the reading that it took the place of.
     pub before: Option<Digest>,
+    /// The labels of what was read.
+    pub labels: LabelSet,
 }
 
 impl Held {
@@ -202,7 +215,14 @@ impl Held {
         let (projection, content) = (text("projection")?, text("content"));
         let reading = Reading { place, at_ms, digest, projection, content };
         let before = text("before").and_then(|before| before.parse().ok());
-        Some(Self { fact: fact.id.clone(), version: fact.version(), reading, digest, before })
+        let labels = match value.get("labels") {
+            Some(Value::Set(labels)) => labels.iter().filter_map(|label| match label {
+                Value::String(label) => Some(label.clone()),
+                _ => None,
+            }).collect(),
+            _ => LabelSet::new(),
+        };
+        Some(Self { fact: fact.id.clone(), version: fact.version(), reading, digest, before, labels })
     }
 
     /// Its session.
@@ -309,10 +329,12 @@ pub fn read(
     let name = reading.place.name().to_string();
     let fact = session.id.named(&name).ok_or_else(too_long)?;
     let before = snapshot.fact(&fact).map(AsRef::as_ref);
+    let labels = content_of_place(&reading.place, snapshot);
     let fits = |value: &Attributes| value.bytes_bound() <= FACT_BYTES_MAX || value.bytes() <= FACT_BYTES_MAX;
     // What is too long to keep is kept by its digest.
-    let value = Some(reading.value(session.id, before, reading.content.as_ref())).filter(fits);
-    let value = value.or_else(|| Some(reading.value(session.id, before, None)).filter(fits)).ok_or_else(too_long)?;
+    let value = Some(reading.value(session.id, before, reading.content.as_ref(), &labels)).filter(fits);
+    let digested = || Some(reading.value(session.id, before, None, &labels)).filter(fits);
+    let value = value.or_else(digested).ok_or_else(too_long)?;
     let mut writes = vec![write(&fact, Some(value), snapshot)];
     let name = Value::String(name.into());
     if !session.names.contains(&name) {
@@ -335,6 +357,7 @@ fn write(fact: &FactId, value: Option<Attributes>, snapshot: &(impl Snapshot + ?
         version: before.map_or(snapshot.version_floor(), |fact| fact.version()).saturating_add(1),
         value,
         previous_entry: before.map(|fact| fact.written.entry),
+        labels: None,
     }
 }
 

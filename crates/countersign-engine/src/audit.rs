@@ -28,6 +28,7 @@ use countersign_core::decision::Decision;
 use countersign_core::ids::PactName;
 use countersign_core::pact::Pact;
 use countersign_core::record::{Encoder, Entry, Event, Kind, Leaf, LeafVerdict, PactsAhead};
+use countersign_core::session::SessionId;
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
 use erasing::Erasable;
@@ -224,9 +225,6 @@ impl Auditor {
 
     /// What must hold of an entry whatever is erased.
     fn check_entry(&mut self, entry: &Entry) -> Result<(), String> {
-        if entry.context.given().is_some() {
-            return Err("its leaf has a context (members 20 to 25), which no gate writes".to_owned());
-        }
         let Event::Erasure { entries, forgotten, .. } = &entry.event else { return Ok(()) };
         for erased in entries {
             self.erased_by.entry(*erased).or_insert(entry.index);
@@ -290,6 +288,12 @@ impl Auditor {
     /// Why an entry that came out differently cannot be judged, if what it rests on is erased.
     fn excuse(&mut self, recorded: &Recorded, again: &Entry) -> Option<(u64, Unknown)> {
         let entry = &recorded.read.entry;
+        // Whether the session was open that it names.
+        let session = entry.context.given().and_then(|given| given.session.as_ref()?.parse::<SessionId>().ok());
+        if let Some(SessionId(session)) = session.filter(|_| entry.context != again.context) {
+            let erased = self.lost.under_way(&RestsOn::Session(session));
+            return erased.map(|erased| (erased, Unknown::Beginning));
+        }
         if let Event::Settle(settle) = &entry.event {
             return self.unsure.get(&settle.effect.0).copied();
         }

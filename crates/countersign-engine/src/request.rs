@@ -12,6 +12,7 @@ use countersign_core::fence::{ClaimId, ClaimRefusal};
 use countersign_core::halt::{HaltError, Scope};
 use countersign_core::identity::{Auth, Holder, KeyName, NoAuthority, Role, role_to_feed};
 use countersign_core::ids::{ActionId, AgentId, FactId};
+use countersign_core::labels::LabelSet;
 use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::record::{Entry, Judged};
@@ -19,6 +20,7 @@ use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
 use countersign_core::session::{Reading, Reread, SessionId, SessionRefusal};
 use countersign_core::state::PublishError;
 use countersign_core::value::Attributes;
+use smol_str::SmolStr;
 use std::sync::Arc;
 
 /// One request to change something. Each that is accepted becomes one entry.
@@ -155,6 +157,8 @@ pub enum Request {
     CloseSession { session: SessionId, agent: AgentId },
     /// Keep what a tool answered to an agent in its session: it waits where actions do, because agents ask for it.
     Read { session: SessionId, agent: AgentId, auth: Auth, reading: Box<Reading> },
+    /// An agent is shown content with labels. The gate's own, but it waits where what the agent asked for would.
+    Labels { agent: AgentId, session: Option<SessionId>, labels: LabelSet, from: Vec<SmolStr> },
     /// Settle a call. The gate's own.
     Settle(Box<Settlement>),
     /// Say what became of a call that is in doubt.
@@ -211,6 +215,7 @@ impl Request {
             | Self::OpenSession { .. }
             | Self::CloseSession { .. }
             | Self::Read { .. }
+            | Self::Labels { .. }
             | Self::Settle(_)
             | Self::Denials(_)
             | Self::Wake => None,
@@ -264,6 +269,7 @@ impl Request {
             | Self::OpenSession { .. }
             | Self::CloseSession { .. }
             | Self::Read { .. }
+            | Self::Labels { .. }
             | Self::RotateLogKey { .. }
             | Self::ConfirmClock { .. } => Priority::Queued,
         }

@@ -88,7 +88,7 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
     call::check_undo(&actions, problems);
     table.finish(problems);
     let readings = std::mem::take(&mut facts.readings);
-    let facts::Declared { types, sources, max_staleness } = facts.into_declared();
+    let facts::Declared { types, sources, max_staleness, labels } = facts.into_declared();
     Some(Pact {
         name: name?,
         version: version?,
@@ -99,6 +99,7 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
         actions,
         observe,
         claims,
+        labels,
         sources,
         max_staleness,
         readings,

@@ -366,6 +366,7 @@ fn decode_event(
             wall_ms: payload.wall.ok_or(missing("wall"))?,
             confirmed: payload.confirmed.ok_or(missing("confirmed"))?,
         },
+        Kind::Labels => Event::Labels { from: payload.from.ok_or(missing("from"))? },
         Kind::Denials => {
             Event::Denials(payload.denied.into_iter().map(StoredDenied::decode).collect::<Result<_, _>>()?)
         }

@@ -130,6 +130,15 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
             out.string(reason);
             write_signed(out, entry, form);
         }
+        Event::Labels { from } => {
+            out.key("from");
+            out.open('[');
+            for source in from {
+                out.element();
+                out.string(source);
+            }
+            out.close(']');
+        }
         Event::Denials(denied) => {
             out.key("denied");
             out.open('[');

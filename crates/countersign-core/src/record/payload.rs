@@ -11,6 +11,7 @@ use crate::denial::{DenialCode, Denied};
 use crate::fact::Version;
 use crate::identity::{KeyName, StoredSigned};
 use crate::ids::{ActionName, AgentId, FactId, FactType, PactName, Tag};
+use crate::labels::AttributeLabels;
 use crate::reason::Reason;
 use crate::session::Reread;
 use crate::value::Attributes;
@@ -20,6 +21,7 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use smol_str::SmolStr;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// Takes the object off the front of a payload; what follows are the bodies.
 pub(super) fn split<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<(T, &'a str), DecodeError> {
@@ -191,6 +193,7 @@ pub(super) struct Payload {
     pub(super) writes: Vec<StoredWrite>,
     #[serde(default)]
     pub(super) reads: Vec<usize>,
+    pub(super) from: Option<Vec<SmolStr>>,
     #[serde(default)]
     pub(super) rereads: Vec<Reread>,
     pub(super) shadowed: Option<Reason>,
@@ -313,6 +316,7 @@ pub(super) struct StoredExternalFact {
 #[serde(deny_unknown_fields)]
 pub(super) struct StoredWrite {
     fact: usize,
+    labels: Option<AttributeLabels>,
     #[serde(default, deserialize_with = "there")]
     previous: Option<u64>,
     #[serde(default, deserialize_with = "there")]
@@ -324,6 +328,7 @@ pub(super) struct StoredWrite {
 #[serde(deny_unknown_fields)]
 pub(super) struct DueWrite {
     fact: FactId,
+    labels: Option<AttributeLabels>,
     previous: Option<u64>,
     tag: Option<Tag>,
     value: Option<Attributes>,
@@ -332,8 +337,8 @@ pub(super) struct DueWrite {
 
 impl DueWrite {
     pub(super) fn decode(self) -> Write {
-        let Self { fact, previous: previous_entry, tag, value, version } = self;
-        Write { fact, tag, version, value, previous_entry }
+        let Self { fact, labels, previous: previous_entry, tag, value, version } = self;
+        Write { fact, tag, version, value, previous_entry, labels: labels.map(Arc::new) }
     }
 }
 
@@ -343,11 +348,11 @@ pub(super) fn decode_writes(leaf: &Leaf, facts: &Facts, writes: Vec<StoredWrite>
     if versions.len() != writes.len() {
         return Err(DecodeError::Missing("writes"));
     }
-    let decode =
-        |(StoredWrite { fact, previous: previous_entry, value }, (tag, version)): (StoredWrite, &(Tag, u64))| {
-            let (fact, tag, version) = (facts.at(fact)?, Some(*tag), *version);
-            Ok(Write { fact, tag, version, value, previous_entry })
-        };
+    let decode = |(stored, (tag, version)): (StoredWrite, &(Tag, u64))| {
+        let StoredWrite { fact, labels, previous: previous_entry, value } = stored;
+        let (fact, tag, version) = (facts.at(fact)?, Some(*tag), *version);
+        Ok(Write { fact, tag, version, value, previous_entry, labels: labels.map(Arc::new) })
+    };
     let writes = writes.into_iter().zip(versions).map(decode).collect::<Result<Vec<_>, DecodeError>>()?;
     // Whether something was deleted is told by what is left of it, and the leaf must say the same: an erasure leaves only that.
     if deletes(&writes) == leaf.deletes { Ok(writes) } else { Err(DecodeError::NotItsDeletions) }

@@ -3,7 +3,7 @@
 use super::{BudgetUse, HeldFeed, State};
 use crate::action::Action;
 use crate::call::{EffectId, Outcome, external_key};
-use crate::decide::readings_in;
+use crate::decide::{in_force, readings_in};
 use crate::decision::{Charge, Decision, Dispatched, InFlight, ReadVersion, Verdict, Write};
 use crate::effect::{Approved, Context, Effect, Flight, Phase};
 use crate::erase::Forgotten;
@@ -11,10 +11,12 @@ use crate::fact::{Fact, Written};
 use crate::fence::{Claim, ClaimId};
 use crate::halt::Halt;
 use crate::ids::{AgentId, FactId, Tag};
+use crate::labels::of_reads;
 use crate::pact::Pact;
 use crate::pact::catalogue::{AGENT, OPERATOR};
 use crate::record::{Entry, Event, Kind, Leaf, LeafVerdict};
 use crate::review::Ended;
+use crate::value::{Attributes, Value};
 use std::sync::Arc;
 
 impl State {
@@ -22,6 +24,7 @@ impl State {
     /// while entries go on. Whether the entry may be made at all was asked before.
     pub fn apply(&mut self, entry: &Entry) {
         self.facts.begin(entry.index);
+        self.close_session(entry);
         self.write_facts(entry);
         self.charge(entry);
         self.next_entry = self.next_entry.max(entry.index.saturating_add(1));
@@ -37,7 +40,7 @@ impl State {
             // A batch is what its actions do, each in its own entry; of a rejected group nothing is done.
             Event::Batch { .. } | Event::Group(_) => {}
             // All that they did is in what they wrote and charged.
-            Event::Done(_) | Event::Session { .. } | Event::Reading { .. } => {}
+            Event::Done(_) | Event::Session { .. } | Event::Reading { .. } | Event::Labels { .. } => {}
             Event::Pact(pact) => self.publish(pact),
             Event::Feed { held, .. } => held.iter().for_each(|held| self.release(*held)),
             Event::Held { fact, value } => {
@@ -95,6 +98,33 @@ impl State {
                 }
             }
             Event::Erased(leaf) => self.apply_leaf(leaf),
+        }
+        self.note_labels(entry);
+    }
+
+    /// What an agent was shown counts from the next entry on: what is decided in this one did not know of it.
+    fn note_labels(&mut self, entry: &Entry) {
+        let shows = matches!(entry.event.kind(), Kind::Action | Kind::Shadow | Kind::Group | Kind::Labels);
+        if let Some(given) = entry.context.given().filter(|given| shows && !given.labels.is_empty()) {
+            let session = given.session.as_ref().and_then(|session| session.parse().ok());
+            self.labels.note(&entry.by, session, &given.labels, entry.time_ms);
+        }
+        if let Event::Session { writes } = &entry.event
+            && let Some(Write { fact, value: Some(value), .. }) = writes.first()
+            && let (Ok(session), Some(agent)) = (fact.id().parse(), agent_of(value))
+        {
+            self.labels.open(&agent, session, entry.time_ms);
+        }
+    }
+
+    /// A session that ends takes its labels along; those of its agent stay.
+    fn close_session(&mut self, entry: &Entry) {
+        if let Event::Session { writes } = &entry.event
+            && let Some(Write { fact, value: None, .. }) = writes.first()
+            && let Ok(session) = fact.id().parse()
+            && let Some(agent) = self.facts.get(fact).and_then(|fact| fact.value.as_ref()).and_then(agent_of)
+        {
+            self.labels.close(&agent, session);
         }
     }
 
@@ -195,6 +225,7 @@ impl State {
             self.catalogue = Arc::new(catalogue);
         }
         self.pacts.insert(pact.name.clone(), Arc::clone(pact));
+        self.labels.declare(&self.pacts);
     }
 
     fn act(&mut self, index: u64, time_ms: u64, action: &Action, decision: &Decision) {
@@ -251,13 +282,16 @@ impl State {
         entry: u64,
         at_ms: u64,
         dispatched: &Dispatched,
-        Decision { reads, charges, .. }: &Decision,
+        decision: &Decision,
     ) -> Flight {
+        let Decision { reads, charges, .. } = decision;
         let outside = !dispatched.call.outside.is_empty();
         let context = dispatched.rests_on.get(|| {
             let pact = self.pacts.get(&action.pact).filter(|_| outside)?;
-            let facts = reads.iter().filter_map(|read| self.facts.get(&read.fact).cloned());
-            Some(Context { pact: Arc::clone(pact), facts: facts.collect() })
+            let facts = reads.iter().filter_map(|read| self.facts.get(&read.fact).cloned()).collect();
+            let mut labels = of_reads(decision, self);
+            labels.extend(in_force(action, self, at_ms));
+            Some(Context { pact: Arc::clone(pact), facts, labels })
         });
         let key = external_key(&self.origin, effect, &action.id);
         Flight { entry, at_ms, dispatched: dispatched.clone(), key, charges: charges.clone(), context }
@@ -298,6 +332,14 @@ impl State {
     }
 }
 
+/// Whose session this is.
+fn agent_of(session: &Attributes) -> Option<AgentId> {
+    match session.get("agent") {
+        Some(Value::String(agent)) => AgentId::new(agent.clone()).ok(),
+        _ => None,
+    }
+}
+
 /// Whether a fact is of an agent or an operator.
 pub(super) fn is_identity(id: &FactId) -> bool {
     matches!(id.ty().as_str(), AGENT | OPERATOR)
@@ -320,6 +362,7 @@ pub(crate) fn after(
     let written = Written { entry, version, at_ms, by: by.clone() };
     let tag = write.tag.unwrap_or(Tag([0; 12]));
     let mut after = Fact::after(before, write.fact.clone(), tag, write.value.clone(), written);
+    after.labels.clone_from(&write.labels);
     if let Some(at_ms) = confirmed_at_ms {
         after.confirmed = Some(Arc::new(Written { at_ms, ..after.written.clone() }));
     }

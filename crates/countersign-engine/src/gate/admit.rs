@@ -3,6 +3,7 @@
 use super::Gate;
 use crate::delegation::DelegationError;
 use crate::idempotency::Lookup;
+use crate::request::Refusal;
 use crate::token::TokenError;
 use countersign_core::action::{Action, ActionRequest, RequestError};
 use countersign_core::body::RawBody;
@@ -102,10 +103,16 @@ impl Gate {
         Err(AdmitError::Denied { code, message: blocked.message(), hint: Some(blocked.hint()) })
     }
 
-    /// Decides an action on what is durable now, and does nothing else: the same function on the same facts.
-    pub fn check(&self, action: &Action) -> Decision {
+    /// Decides an action on what is durable now, and does nothing else: the same function on the same facts. An entry follows only where
+    /// the answer shows its agent something with labels that it did not have.
+    ///
+    /// # Errors
+    /// If that cannot be entered; then nothing must be told.
+    pub fn check(&self, action: &Action) -> Result<Decision, Refusal> {
         let now_ms = self.now_ms();
-        decide(action, &self.view(), now_ms)
+        let decision = decide(action, &self.view(), now_ms);
+        self.show_checked(action, &decision)?;
+        Ok(decision)
     }
 }
 

@@ -5,7 +5,7 @@ mod program;
 mod proposal;
 
 pub use program::Program;
-pub use proposal::{Guard, Proposal};
+pub use proposal::{Guard, Proposal, checked_labels};
 
 use super::buffers::BUFFERED_MAX;
 use super::methods;

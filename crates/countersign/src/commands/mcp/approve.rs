@@ -21,7 +21,7 @@ use crate::mcp::adapter::Rules;
 use crate::mcp::buffers::{BUFFERED_MAX, Buffers};
 use crate::mcp::direct::{Direct, not_listed};
 use crate::mcp::gate::tool_fact;
-use crate::mcp::settings::{Guard, Place, Proposal, Unmapped, checked_paths};
+use crate::mcp::settings::{Guard, Place, Proposal, Unmapped, checked_labels, checked_paths};
 use crate::mcp::tool::Tool;
 use crate::mcp::upstream::Alive;
 use crate::terminal::{count, inline, note, say};
@@ -42,7 +42,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(7);
 /// shows what changed and asks first; without a terminal it needs --yes, or the hash. Definitions with invisible characters
 /// cannot be approved.
 ///
-/// What the settings propose for a tool (`guard`, `reads`, `ignore`, `only`) is approved with it unless the options say otherwise; an
+/// What the settings propose for a tool (`guard`, `reads`, `ignore`, `only`, `labels`) is approved with it unless the options say otherwise; an
 /// agent goes by what was approved and by nothing else.
 ///
 /// Needs an operator who may feed facts. The first time, that operator must also be a publisher, because calls are decided under
@@ -84,6 +84,10 @@ pub struct ApproveArgs {
     /// Let calls of these tools rest only on readings whose values their arguments carry, and not on everything that was read
     #[arg(long, value_name = "WHAT")]
     rests_on: Option<RestsOn>,
+    /// Where answers of these tools come from, such as untrusted or confidential: an agent that is shown one has the label; `none` takes
+    /// labels off; may be repeated
+    #[arg(long, value_name = "LABEL", value_delimiter = ',')]
+    label: Vec<String>,
     /// Approve changed definitions without asking; needed where there is no terminal
     #[arg(long, conflicts_with = "show")]
     yes: bool,
@@ -101,6 +105,7 @@ pub struct ApproveArgs {
 pub fn run(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
     checked_paths(&args.ignore).map_err(|error| Failure::usage(error.to_string()))?;
     checked_paths(&args.only).map_err(|error| Failure::usage(error.to_string()))?;
+    checked_labels(&args.label).map_err(|error| Failure::usage(error.to_string()))?;
     let upstreams = args.upstreams.chosen(config)?;
     let client = if args.show { None } else { Some(args.connection.client(config)?) };
     if let Some(client) = &client {

@@ -4,6 +4,7 @@
 use super::checked_paths;
 use crate::mcp::gate::AS_READ;
 use anyhow::{Result, bail};
+use countersign_core::labels::check_label;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
@@ -45,6 +46,8 @@ pub struct ToolProposal {
     pub ignore: Vec<String>,
     /// Paths in its answers that alone are compared.
     pub only: Vec<String>,
+    /// Where its answers come from.
+    pub labels: Vec<String>,
 }
 
 impl Proposal {
@@ -83,9 +86,10 @@ impl ToolProposal {
                 },
                 "ignore" => proposal.ignore = paths(name, key, value)?,
                 "only" => proposal.only = paths(name, key, value)?,
+                "labels" => proposal.labels = labels(name, value)?,
                 unknown => {
                     bail!(
-                        "key `{name}.{unknown}` is not known\nhint: the keys are `guard`, `reads`, `ignore` and `only`"
+                        "key `{name}.{unknown}` is not known\nhint: the keys are `guard`, `reads`, `ignore`, `only` and `labels`"
                     )
                 }
             }
@@ -100,6 +104,20 @@ fn guard(name: &str, value: &Value) -> Result<Guard> {
         Some("none") => Ok(Guard::None),
         _ => bail!("key `{name}.guard` must be \"{AS_READ}\" or \"none\"\nhint: \"{AS_READ}\" is the safe one"),
     }
+}
+
+fn labels(name: &str, value: &Value) -> Result<Vec<String>> {
+    let labels = value.as_array().map(|labels| labels.iter().map(|label| label.as_str().map(str::to_owned)));
+    let Some(labels) = labels.and_then(Iterator::collect::<Option<Vec<String>>>) else {
+        bail!("key `{name}.labels` must be a list of names\nhint: write it as [\"untrusted\"]");
+    };
+    checked_labels(&labels)?;
+    Ok(labels)
+}
+
+/// Checks the names of labels.
+pub fn checked_labels(labels: &[String]) -> Result<()> {
+    labels.iter().try_for_each(|label| check_label(label)).map_err(|why| anyhow::anyhow!(why))
 }
 
 fn paths(name: &str, key: &str, value: &Value) -> Result<Vec<String>> {

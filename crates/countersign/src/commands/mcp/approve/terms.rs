@@ -31,16 +31,22 @@ pub struct Terms {
     pub only: Vec<String>,
     /// Whether its calls rest only on readings whose values they carry.
     pub carried: bool,
+    /// Where its answers come from.
+    pub labels: Vec<String>,
     /// What of this the settings propose, in words.
     pub proposed: Vec<&'static str>,
 }
+
+/// What takes the labels of a tool off.
+const NO_LABEL: &str = "none";
 
 impl Terms {
     /// Those of a tool that is guarded, as a trial has them.
     pub fn guarded(reads: bool, ignore: &[String], only: &[String], carried: bool) -> Self {
         let paths = |paths: &[String]| if reads { paths.to_vec() } else { Vec::new() };
         let (ignore, only) = (paths(ignore), paths(only));
-        Self { reads, guard: Some(Guard::AsRead), ignore, only, carried: carried && !reads, proposed: Vec::new() }
+        let (carried, labels, proposed) = (carried && !reads, Vec::new(), Vec::new());
+        Self { reads, guard: Some(Guard::AsRead), ignore, only, carried, labels, proposed }
     }
 
     /// Those of a tool that the command is about.
@@ -100,7 +106,20 @@ impl Terms {
             Some(rests_on) => rests_on == RestsOn::Carried,
             None => was("rests_on").and_then(Value::as_str) == Some(CARRIED),
         };
-        Self { reads, guard, ignore, only, carried, proposed }
+        // Of another definition too: where answers come from says the server, and not what it says of its tool.
+        let kept = || was("labels").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let mut labels: Vec<String> = match (args.label.as_slice(), own.map(|own| own.labels.as_slice())) {
+            ([none], _) if none == NO_LABEL => Vec::new(),
+            ([], Some(own @ [_, ..])) => {
+                proposed.push("labels");
+                own.to_vec()
+            }
+            ([], _) => kept().map(str::to_owned).collect(),
+            (given, _) => given.to_vec(),
+        };
+        labels.sort();
+        labels.dedup();
+        Self { reads, guard, ignore, only, carried, labels, proposed }
     }
 
     /// Says what of them an operator would not see in the definition.
@@ -114,6 +133,9 @@ impl Terms {
             if !paths.is_empty() {
                 all.push(format!("{name} {}", inline(&paths.join(", "))));
             }
+        }
+        if !self.labels.is_empty() {
+            all.push(format!("labels {}", inline(&self.labels.join(", "))));
         }
         all.extend(self.carried.then(|| format!("rests on {CARRIED}")));
         if all.is_empty() {

@@ -1,0 +1,114 @@
+//! Labels in a decision: those of who acts, and those that what it writes will have.
+
+use super::{Deciding, Snapshot};
+use crate::action::Action;
+use crate::expression::{Base, Expression, Input, Mention, Source};
+use crate::labels::{AttributeLabels, LabelSet, UNTRUSTED, of_attribute};
+use crate::session::Session;
+use crate::value::Value;
+use smol_str::SmolStr;
+use std::sync::Arc;
+
+/// The smallest number that says where it came from: shorter ones are found anywhere.
+const TELLING_MIN: u64 = 1000;
+
+/// The labels that an action is asked for under: of its session, or of its agent where it names none; and of everyone whose right it
+/// uses, since what they were shown may be why it is asked for.
+pub(crate) fn in_force(action: &Action, snapshot: &(impl Snapshot + ?Sized), now_ms: u64) -> LabelSet {
+    let labels = snapshot.labels();
+    // A session that is not open, or another's, has nothing: then it counts what its agent was shown anywhere.
+    let session = action.session.filter(|session| Session::of(*session, &action.agent, snapshot).is_ok());
+    let of_member = |member| labels.in_force(member, session.filter(|_| *member == action.agent), now_ms);
+    action.members().flat_map(of_member).collect()
+}
+
+/// Whether a value is too short to say where it came from.
+fn is_small(value: &Value) -> bool {
+    match value {
+        Value::Bool(_) => true,
+        Value::Long(number) => number.unsigned_abs() < TELLING_MIN,
+        _ => false,
+    }
+}
+
+impl<S: Snapshot> Deciding<'_, S> {
+    /// The labels that the action is asked for under.
+    pub(super) fn in_force(&self) -> &LabelSet {
+        self.in_force.get_or_init(|| match self.snapshot.labels_before() {
+            Some(before) => before.clone(),
+            None => in_force(self.action, self.snapshot, self.now_ms),
+        })
+    }
+
+    /// The labels of a fact after it was set: of the attributes that are set those of what their values are made of, of all others
+    /// those that they have.
+    pub(super) fn labels_after(
+        &self,
+        read: usize,
+        sets: &[(SmolStr, Expression)],
+        set: impl Fn(&str) -> Option<Value>,
+    ) -> Option<Arc<AttributeLabels>> {
+        let resolved = self.reads.get(read)?;
+        let before = resolved.live().and_then(|fact| fact.labels.as_deref());
+        let is_kept = |name: &SmolStr| !sets.iter().any(|(attribute, _)| attribute == name);
+        let kept = before.into_iter().flatten().filter(|(name, _)| is_kept(name));
+        let mut after: AttributeLabels = kept.map(|(name, labels)| (name.clone(), labels.clone())).collect();
+        let of_type = self.snapshot.labels().of_type(resolved.id.ty());
+        // What is external was read since, and the labels of its type are among those before.
+        let is_labelled = !of_type.is_empty() || self.snapshot.labels_before().is_some();
+        for (attribute, expression) in sets {
+            let labels = self.labels_of(expression, set(attribute).as_ref());
+            if is_labelled || !labels.is_empty() {
+                after.insert(attribute.clone(), labels);
+            }
+        }
+        (!after.is_empty()).then(|| Arc::new(after))
+    }
+
+    /// The labels of what an expression reads: of attributes their own, of parameters those of who acts. A truth, a short number and a
+    /// word from a list say nothing of what they were made from.
+    fn labels_of(&self, expression: &Expression, result: Option<&Value>) -> LabelSet {
+        let mut all = LabelSet::new();
+        for (_, mention) in expression.mentions() {
+            let mut labels = self.labels_of_mention(mention);
+            let is_listed = matches!(mention, Mention::Param(name) if self.kind.params.is_listed(name));
+            if is_listed || matches!(self.input(mention), Some(Input::Value(value)) if is_small(value)) {
+                labels.remove(UNTRUSTED);
+            }
+            all.extend(labels);
+        }
+        if result.is_some_and(is_small) {
+            all.remove(UNTRUSTED);
+        }
+        all
+    }
+
+    fn labels_of_mention(&self, mention: &Mention) -> LabelSet {
+        let of_read = |read: usize, attribute: &str| {
+            let resolved = self.reads.get(read);
+            let labels = self.snapshot.labels();
+            match resolved.and_then(super::Resolved::live) {
+                Some(fact) => of_attribute(labels, fact, attribute).clone(),
+                None => resolved.map(|resolved| labels.of_type(resolved.id.ty()).clone()).unwrap_or_default(),
+            }
+        };
+        match mention {
+            // All that went into it was gathered when it was dispatched.
+            Mention::Param(_) | Mention::Attribute(Base::Read(_), _) | Mention::Observed(..) | Mention::Reading(..)
+                if self.snapshot.labels_before().is_some() =>
+            {
+                self.in_force().clone()
+            }
+            Mention::Attribute(Base::Read(read), attribute) => of_read(*read, attribute),
+            // The version that was observed may have had other labels, and its agent has those since.
+            Mention::Observed(read, attribute) => {
+                of_read(*read, attribute).into_iter().chain(self.in_force().iter().cloned()).collect()
+            }
+            Mention::Param(_) | Mention::Reading(..) => self.in_force().clone(),
+            Mention::Now
+            | Mention::Entity(_)
+            | Mention::ObservedFact(_)
+            | Mention::Attribute(Base::Principal | Base::Actor, _) => LabelSet::new(),
+        }
+    }
+}
