@@ -200,6 +200,9 @@ struct Deciding<'a, S> {
     is_allowed: bool,
     /// The labels that it is asked for under, once someone asks.
     in_force: OnceCell<LabelSet>,
+    /// What conditions see of them, and of those of what it rests on.
+    session_labels: OnceCell<Value>,
+    rests_on_labels: OnceCell<Value>,
 }
 
 impl<'a, S: Snapshot> Deciding<'a, S> {
@@ -226,6 +229,8 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
             changed: Vec::new(),
             is_allowed: false,
             in_force: OnceCell::new(),
+            session_labels: OnceCell::new(),
+            rests_on_labels: OnceCell::new(),
         }
     }
 
@@ -415,6 +420,8 @@ impl<S: Snapshot> Source for Deciding<'_, S> {
             Mention::Attribute(base, attribute) => value_of(*base, attribute)?.get(attribute).map(Input::Value),
             Mention::ObservedFact(read) => self.observed_value(*read).map(|_| Input::Present),
             Mention::Observed(read, attribute) => self.observed_value(*read)?.get(attribute).map(Input::Value),
+            Mention::SessionLabels => Some(Input::Value(self.session_labels())),
+            Mention::RestsOnLabels => Some(Input::Value(self.rests_on_labels())),
             Mention::Reading(name, attribute) => {
                 let (_, value) = self.readings.iter().find(|(known, _)| known == name)?;
                 value.as_ref().ok()?.get(attribute).map(Input::Value)

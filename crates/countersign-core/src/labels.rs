@@ -73,12 +73,14 @@ pub struct Labels {
     /// Those of types whose facts are read elsewhere, with where that is.
     sources: Vec<(Arc<FactSource>, LabelSet)>,
     agents: BTreeMap<AgentId, OfAgent>,
+    /// Whose the sessions are in which something was shown.
+    owners: BTreeMap<SessionId, AgentId>,
 }
 
 impl Default for Labels {
     fn default() -> Self {
         let names = [CONFIDENTIAL, UNTRUSTED].into_iter().map(SmolStr::new_static).collect();
-        Self { names, types: BTreeMap::new(), sources: Vec::new(), agents: BTreeMap::new() }
+        Self { names, types: BTreeMap::new(), sources: Vec::new(), agents: BTreeMap::new(), owners: BTreeMap::new() }
     }
 }
 
@@ -168,6 +170,7 @@ impl Labels {
         put(&mut of_agent.anywhere);
         if let Some(session) = session {
             put(of_agent.sessions.entry(session).or_default());
+            self.owners.insert(session, agent.clone());
         }
     }
 
@@ -179,11 +182,13 @@ impl Labels {
             return;
         }
         of_agent.sessions.insert(session, of_agent.anywhere.clone());
+        self.owners.insert(session, agent.clone());
     }
 
     /// A session has ended.
-    pub(crate) fn close(&mut self, agent: &AgentId, session: SessionId) {
-        if let Some(of_agent) = self.agents.get_mut(agent) {
+    pub(crate) fn close(&mut self, session: SessionId) {
+        let agent = self.owners.remove(&session);
+        if let Some(of_agent) = agent.and_then(|agent| self.agents.get_mut(&agent)) {
             of_agent.sessions.remove(&session);
         }
     }
@@ -191,6 +196,11 @@ impl Labels {
     /// Puts back what a snapshot holds of names and agents. Types follow from pacts.
     pub(crate) fn restore(&mut self, names: LabelSet, agents: BTreeMap<AgentId, OfAgent>) {
         self.names.extend(names);
+        let sessions = |(agent, of_agent): (&AgentId, &OfAgent)| {
+            let sessions = of_agent.sessions.keys().map(|session| (*session, agent.clone()));
+            sessions.collect::<Vec<_>>()
+        };
+        self.owners = agents.iter().flat_map(sessions).collect();
         self.agents = agents;
     }
 }

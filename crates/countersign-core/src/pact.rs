@@ -60,10 +60,10 @@ pub(crate) const RESERVED: [&str; 12] = [
     "action",
     "context",
     "call",
-    // In `context` from a later version on: what a pact may use today must load then.
     "session",
     "readings",
     "rests_on",
+    // In `context` from a later version on: what a pact may use today must load then.
     "tainted",
 ];
 

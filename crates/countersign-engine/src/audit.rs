@@ -27,7 +27,7 @@ use countersign_core::code::Code;
 use countersign_core::decision::Decision;
 use countersign_core::ids::PactName;
 use countersign_core::pact::Pact;
-use countersign_core::record::{Encoder, Entry, Event, Kind, Leaf, LeafVerdict, PactsAhead};
+use countersign_core::record::{Encoder, Entry, Event, Given, Kind, Leaf, LeafVerdict, PactsAhead};
 use countersign_core::session::SessionId;
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
@@ -225,6 +225,7 @@ impl Auditor {
 
     /// What must hold of an entry whatever is erased.
     fn check_entry(&mut self, entry: &Entry) -> Result<(), String> {
+        check_context(entry)?;
         let Event::Erasure { entries, forgotten, .. } = &entry.event else { return Ok(()) };
         for erased in entries {
             self.erased_by.entry(*erased).or_insert(entry.index);
@@ -360,6 +361,18 @@ impl Auditor {
             unverifiable.erased_by = self.erased_by.get(&unverifiable.depends_on).copied();
         }
         self.report
+    }
+}
+
+/// Whether an entry says nothing of where it came from and what it weighs that no gate writes.
+fn check_context(entry: &Entry) -> Result<(), String> {
+    let Some(given) = entry.context.given() else { return Ok(()) };
+    let Given { because_of, severity, confidence, score, labels, session: _ } = given;
+    let shows = matches!(entry.event.kind(), Kind::Action | Kind::Shadow | Kind::Group | Kind::Labels);
+    let is_known = because_of.is_empty() && severity.is_none() && confidence.is_none() && score.is_empty();
+    match shows && is_known && !labels.is_empty() {
+        true => Ok(()),
+        false => Err("its leaf has a context (members 20 to 25), which no gate writes".to_owned()),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Labels in a decision: those of who acts, and those that what it writes will have.
 
-use super::{Deciding, Snapshot};
+use super::{Deciding, Snapshot, Stage};
 use crate::action::Action;
 use crate::expression::{Base, Expression, Input, Mention, Source};
-use crate::labels::{AttributeLabels, LabelSet, UNTRUSTED, of_attribute};
-use crate::session::Session;
+use crate::ids::FactId;
+use crate::labels::{AttributeLabels, LabelSet, UNTRUSTED, content_of_place, of_attribute};
+use crate::session::{Held, Session};
 use crate::value::Value;
 use smol_str::SmolStr;
 use std::sync::Arc;
@@ -31,6 +32,11 @@ fn is_small(value: &Value) -> bool {
     }
 }
 
+/// Labels as conditions see them.
+fn as_value(labels: &LabelSet) -> Value {
+    Value::Set(Arc::new(labels.iter().cloned().map(Value::String).collect()))
+}
+
 impl<S: Snapshot> Deciding<'_, S> {
     /// The labels that the action is asked for under.
     pub(super) fn in_force(&self) -> &LabelSet {
@@ -38,6 +44,33 @@ impl<S: Snapshot> Deciding<'_, S> {
             Some(before) => before.clone(),
             None => in_force(self.action, self.snapshot, self.now_ms),
         })
+    }
+
+    /// What conditions see of the labels that it is asked for under.
+    pub(super) fn session_labels(&self) -> &Value {
+        self.session_labels.get_or_init(|| as_value(self.in_force()))
+    }
+
+    /// What conditions see of the labels of what it rests on: of the readings, and of the attributes that its expressions ask for.
+    pub(super) fn rests_on_labels(&self) -> &Value {
+        self.rests_on_labels.get_or_init(|| as_value(&self.labels_rested_on()))
+    }
+
+    fn labels_rested_on(&self) -> LabelSet {
+        let readings: Vec<FactId> = match self.stage {
+            Stage::Intent => self.session_reads().into_iter().map(|read| read.fact).collect(),
+            Stage::Dispatch(_, rests_on) => rests_on.iter().map(|(fact, _)| fact.clone()).collect(),
+            // External facts are not decided on together with labels: see the loader.
+            Stage::Judgement(_) => return self.in_force().clone(),
+        };
+        let held = readings.iter().filter_map(|fact| Held::of(self.snapshot.fact(fact)?));
+        // With what was said of the tool since.
+        let of_readings = held.flat_map(|held| {
+            let now = content_of_place(&held.reading.place, self.snapshot);
+            held.labels.into_iter().chain(now)
+        });
+        let asked_for = self.kind.inputs.iter().filter(|(_, mention)| matches!(mention, Mention::Attribute(..)));
+        of_readings.chain(asked_for.flat_map(|(_, mention)| self.labels_of_mention(mention))).collect()
     }
 
     /// The labels of a fact after it was set: of the attributes that are set those of what their values are made of, of all others
@@ -108,6 +141,9 @@ impl<S: Snapshot> Deciding<'_, S> {
             Mention::Now
             | Mention::Entity(_)
             | Mention::ObservedFact(_)
+            // They say where content came from, and are none.
+            | Mention::SessionLabels
+            | Mention::RestsOnLabels
             | Mention::Attribute(Base::Principal | Base::Actor, _) => LabelSet::new(),
         }
     }

@@ -75,6 +75,8 @@ pub enum About {
     Params,
     /// The agent itself.
     Agent,
+    /// Where what the agent was shown came from.
+    Labels,
 }
 
 impl About {

@@ -24,7 +24,6 @@ impl State {
     /// while entries go on. Whether the entry may be made at all was asked before.
     pub fn apply(&mut self, entry: &Entry) {
         self.facts.begin(entry.index);
-        self.close_session(entry);
         self.write_facts(entry);
         self.charge(entry);
         self.next_entry = self.next_entry.max(entry.index.saturating_add(1));
@@ -110,21 +109,14 @@ impl State {
             self.labels.note(&entry.by, session, &given.labels, entry.time_ms);
         }
         if let Event::Session { writes } = &entry.event
-            && let Some(Write { fact, value: Some(value), .. }) = writes.first()
-            && let (Ok(session), Some(agent)) = (fact.id().parse(), agent_of(value))
-        {
-            self.labels.open(&agent, session, entry.time_ms);
-        }
-    }
-
-    /// A session that ends takes its labels along; those of its agent stay.
-    fn close_session(&mut self, entry: &Entry) {
-        if let Event::Session { writes } = &entry.event
-            && let Some(Write { fact, value: None, .. }) = writes.first()
+            && let Some(Write { fact, value, .. }) = writes.first()
             && let Ok(session) = fact.id().parse()
-            && let Some(agent) = self.facts.get(fact).and_then(|fact| fact.value.as_ref()).and_then(agent_of)
         {
-            self.labels.close(&agent, session);
+            match value.as_ref().and_then(agent_of) {
+                Some(agent) => self.labels.open(&agent, session, entry.time_ms),
+                // It takes its labels along; those of its agent stay.
+                None => self.labels.close(session),
+            }
         }
     }
 

@@ -47,6 +47,15 @@ impl History {
         self.enter(request);
     }
 
+    /// Shows an agent something with labels, in a session or outside of one.
+    pub(super) fn show(&mut self) {
+        let agent = self.agent();
+        let session = self.session(&agent).map(|(session, _)| session).filter(|_| self.rng.below(2) == 0);
+        let labels = self.pick(&[&["untrusted"][..], &["confidential"], &["confidential", "from-outside"]]).unwrap();
+        let (labels, from) = (labels.iter().map(|label| (*label).into()).collect(), vec!["Mail::\"1\"".into()]);
+        self.enter(Request::Labels { agent, session, labels, from });
+    }
+
     pub(super) fn reading(&mut self) -> Reading {
         let content = format!("{{\"stock\":{}}}", self.rng.below(3));
         Reading {
