@@ -19,11 +19,15 @@ pub fn told(action: &Action, decision: &Decision, snapshot: &(impl Snapshot + ?S
     for reason in decision.blocked().into_iter().chain(decision.shadowed.as_deref()) {
         told.extend(quoted(reason, decision, snapshot));
     }
-    if matches!(decision.verdict, Verdict::Rejected(_)) {
-        return told;
-    }
+    let is_rejected = matches!(decision.verdict, Verdict::Rejected(_));
     for read in &decision.reads {
-        told.extend(of_what_is_used(&read.fact, snapshot));
+        // A refusal tells how a reading differs, and nothing of a tool that was not called.
+        if !is_rejected || read.fact.ty().as_str() == READING {
+            told.extend(of_what_is_used(&read.fact, snapshot));
+        }
+    }
+    if is_rejected {
+        return told;
     }
     let pact = snapshot.pact(&action.pact);
     let call = pact.and_then(|pact| pact.actions.get(&action.action)).and_then(|kind| kind.call.as_ref());

@@ -69,6 +69,7 @@ const KINDS: [&str; 25] = [
     "group",
     "reading",
     "session",
+    "labels",
 ];
 
 const VERDICTS: [&str; 7] = ["committed", "failed", "in_doubt", "in_flight", "rejected", "review", "settled"];
