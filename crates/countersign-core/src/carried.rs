@@ -1,10 +1,16 @@
 //! Which sources the values in a text came from: a bounded index of what was read, by value.
 //!
 //! A *value* is a text of six characters and more, a word in a longer text, or a number of four digits and more; not what the caller
-//! lists as an enumeration. A value is found in a text whole or embedded, in normal form C and without regard to case. What a
+//! lists as an enumeration. A value is found in a text whole or embedded, in normal form C and without regard to case; with other white
+//! space and separators, percent-encoded, in base64 and in hexadecimal; and split over two texts. What a
 //! source says that does not fit the bounds counts as carried by everything, so leaving something out never hides where a value came
 //! from (R10).
 
+mod spelled;
+#[cfg(test)]
+mod tests;
+
+use self::spelled::{bare, decoded, joined};
 use crate::limits::{CARRIED_BYTES_MAX, CARRIED_LIKE_MAX};
 use crate::node::Node;
 use smol_str::SmolStr;
@@ -55,11 +61,31 @@ impl Values {
         for line in text.lines().filter(|line| line.chars().nth(CHARS_MAX).is_none()) {
             self.text(line);
         }
+        self.spaced(text);
         let is_between = |c: char| c.is_whitespace() || "\"'`<>()[]{}|,;=".contains(c);
         for word in text.split(is_between) {
             self.text(word);
+            // With other separators, or none.
+            self.text(&bare(word));
             // An address or a path is said in parts as well.
             word.split(|c: char| !c.is_alphanumeric()).for_each(|part| self.text(part));
+        }
+    }
+
+    /// Ids and numbers that are written in groups: those beside each other which have a digit in them.
+    fn spaced(&mut self, text: &str) {
+        let mut group = String::new();
+        for word in text.split_whitespace().chain([""]) {
+            let part = bare(word);
+            let is_part = part.contains(|c: char| c.is_ascii_digit());
+            if !is_part || group.len() >= CHARS_MAX {
+                self.text(&group);
+                self.numbers.extend(numbers(&group));
+                group.clear();
+            }
+            if is_part {
+                group.push_str(&part);
+            }
         }
     }
 
@@ -166,7 +192,7 @@ impl<S: Clone + Ord> Index<S> {
     /// Adds the values by which a source was asked, as JSON: they are found at any length, where they are the whole of a value.
     pub fn add_names(&mut self, source: &S, names: &str) {
         let mut values = Values::of(names);
-        each(names, &mut |name| values.names.extend([SmolStr::from(name)]));
+        each(names, &mut |name| values.names.extend([SmolStr::from(normal(name))]));
         self.keep(source, values);
     }
 
@@ -245,25 +271,41 @@ impl<S: Clone + Ord> Index<S> {
         &self.evicted
     }
 
-    /// The sources whose values these parts of JSON carry, whole or embedded, and those of which something was left out.
+    /// The sources whose values these parts of JSON carry, in whichever spelling, and those of which something was left out.
     pub fn carried(&self, says: &str) -> BTreeSet<S> {
-        let mut found = self.evicted.clone();
-        each(says, &mut |text| {
-            found.extend(self.names.get(text).into_iter().flatten().cloned());
-            found.extend(numbers(text).iter().filter_map(|number| self.numbers.get(number)).flatten().cloned());
-            for (at, _) in text.char_indices() {
-                let Some(rest) = text.get(at..) else { continue };
-                let begins = beginning(rest);
-                if begins.chars().count() < CHARS_MIN {
-                    break;
-                }
-                let alike = self.texts.range::<str, _>((Bound::Included(begins), Bound::Unbounded));
-                let alike = alike.take_while(|(value, _)| value.starts_with(begins));
-                let embedded = alike.filter(|(value, _)| rest.starts_with(value.as_str()));
-                found.extend(embedded.flat_map(|(_, of)| of.iter().cloned()));
+        let (mut found, mut bares) = (self.evicted.clone(), Vec::new());
+        let look = |text: &str, found: &mut BTreeSet<S>| {
+            let text = normal(text);
+            self.look(&text, found);
+            let bare = bare(&text);
+            if bare != text {
+                self.look(&bare, found);
             }
+            bare
+        };
+        each(says, &mut |text| {
+            bares.push(look(text, &mut found));
+            decoded(text, &mut |text| drop(look(text, &mut found)));
         });
+        joined(&bares, &mut |text| self.look(text, &mut found));
         found
+    }
+
+    /// The sources whose values are in a text, which is in normal form.
+    fn look(&self, text: &str, found: &mut BTreeSet<S>) {
+        found.extend(self.names.get(text).into_iter().flatten().cloned());
+        found.extend(numbers(text).iter().filter_map(|number| self.numbers.get(number)).flatten().cloned());
+        for (at, _) in text.char_indices() {
+            let Some(rest) = text.get(at..) else { continue };
+            let begins = beginning(rest);
+            if begins.chars().count() < CHARS_MIN {
+                break;
+            }
+            let alike = self.texts.range::<str, _>((Bound::Included(begins), Bound::Unbounded));
+            let alike = alike.take_while(|(value, _)| value.starts_with(begins));
+            let embedded = alike.filter(|(value, _)| rest.starts_with(value.as_str()));
+            found.extend(embedded.flat_map(|(_, of)| of.iter().cloned()));
+        }
     }
 }
 
@@ -273,20 +315,20 @@ fn beginning(text: &str) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// Every text and number in JSON, in normal form; a text that is no JSON is one.
+/// Every text and number in JSON, as it is written; a text that is no JSON is one.
 fn each(json: &str, tell: &mut impl FnMut(&str)) {
     match Node::parse(json) {
         Some(node) => each_in(&node, tell),
-        None => tell(&normal(json)),
+        None => tell(json),
     }
 }
 
 fn each_in(node: &Node, tell: &mut impl FnMut(&str)) {
     match node {
         Node::Null | Node::Bool(_) => {}
-        Node::Number(number) => tell(&normal(number)),
+        Node::Number(number) => tell(number),
         Node::Text(text) => {
-            tell(&normal(text));
+            tell(text);
             // Arguments are passed on as the text of JSON.
             if let Some(inner @ (Node::Object(_) | Node::List(_))) = Node::parse(text) {
                 each_in(&inner, tell);
@@ -295,114 +337,9 @@ fn each_in(node: &Node, tell: &mut impl FnMut(&str)) {
         Node::List(items) => items.iter().for_each(|item| each_in(item, tell)),
         Node::Object(members) => members.iter().for_each(|(name, value)| {
             if name.contains(|c: char| c.is_ascii_digit()) {
-                tell(&normal(name));
+                tell(name);
             }
             each_in(value, tell);
         }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    fn index(sources: &[(u32, &str)]) -> Index<u32> {
-        let mut index = Index::new(["pending"]);
-        sources.iter().for_each(|(source, says)| index.add(source, says));
-        index
-    }
-
-    fn carried(index: &Index<u32>, says: &str) -> Vec<u32> {
-        index.carried(says).into_iter().collect()
-    }
-
-    #[test]
-    fn a_value_is_found_whole_embedded_and_in_any_spelling() {
-        let read = json!({"iban": "DE12500105170648489890", "owner": "Zoë Straße", "balance": 1200.50, "state": "pending", "n": 12});
-        let index = index(&[(1, &read.to_string()), (2, "Meet at Fischmarkt 7,\nbring \"the folder\" (order-77123)")]);
-        for (says, of) in [
-            (json!({"to": "DE12500105170648489890"}), vec![1]),
-            (json!({"note": "pay to de12500105170648489890, please"}), vec![1]),
-            (json!({"note": "for ZOE\u{308} STRASSE"}), vec![1]),
-            (json!({"amount": 1200.5}), vec![1]),
-            (json!({"amount": "EUR 1,200.50"}), vec![1]),
-            (json!({"amount": [1200]}), vec![]),
-            (json!({"state": "pending", "n": 12}), vec![]),
-            (json!({"at": "fischmarkt"}), vec![2]),
-            (json!({"url": "https://shop.example/order-77123?x"}), vec![2]),
-            (json!({"id": 77123}), vec![2]),
-            (json!({"arguments": "{\"a\":{\"b\":\"Fischmarkt\"}}"}), vec![2]),
-            (json!({"both": "Fischmarkt de12500105170648489890"}), vec![1, 2]),
-            (json!({"text": "something else"}), vec![]),
-        ] {
-            assert_eq!(carried(&index, &says.to_string()), of, "{says}");
-        }
-    }
-
-    #[test]
-    fn what_something_was_asked_by_is_found_at_any_length_and_only_whole() {
-        let mut index: Index<u32> = Index::new([]);
-        index.add_names(&1, r#"{"item":"tea"}"#);
-        assert_eq!(carried(&index, r#"{"item":"Tea"}"#), [1]);
-        assert_eq!(carried(&index, r#"{"item":"teapot"}"#), [0; 0]);
-    }
-
-    #[test]
-    fn what_is_evicted_or_unknown_counts_as_carried() {
-        let mut index: Index<u32> = Index::new([]);
-        index.add_unknown(&0);
-        let long = |seed: u32| (0..2000).map(|at| format!("{at:04}{seed}word ")).collect::<String>();
-        (1..=9).for_each(|source| index.add(&source, &long(source)));
-        assert!(index.evicted().contains(&1) && !index.evicted().contains(&9), "{:?}", index.evicted());
-        let all = index.carried("nothing");
-        assert_eq!(&all, index.evicted());
-        assert!(index.carried("00779word").contains(&9));
-        // Values that all begin alike do not make a look-up long.
-        let mut alike: Index<u32> = Index::new([]);
-        alike.add(&1, &(0..500).map(|at| format!("\"aaaaaa{at}z\" ")).collect::<String>());
-        assert!(alike.evicted().contains(&1));
-        alike.add(&2, &"y".repeat(CARRIED_BYTES_MAX));
-        assert!(!alike.evicted().contains(&2), "a long word is known by its beginning");
-    }
-
-    proptest! {
-        #[test]
-        fn a_value_that_is_mentioned_is_found(
-            value in "[a-zA-Z0-9äöüßÉ@._-]{0,4}[a-zA-Zäß][a-zA-Z0-9äöüßÉ]{7,40}",
-            around in "[ a-z\"\\\\\n]{0,20}",
-            is_upper in any::<bool>(),
-            other in "[a-z ]{0,60}",
-        ) {
-            let read = json!({"a": [{"b": value}], "c": other}).to_string();
-            let index = index(&[(1, &read)]);
-            let said = if is_upper { value.to_uppercase() } else { value.clone() };
-            let says = json!({"x": {"y": format!("{around}{said}{around}")}}).to_string();
-            prop_assert_eq!(carried(&index, &says), vec![1]);
-            // A word of a longer text.
-            let index = self::index(&[(1, &json!({"mail": format!("{other} {value} {other}")}).to_string())]);
-            prop_assert_eq!(carried(&index, &says), vec![1]);
-        }
-
-        #[test]
-        fn a_number_that_is_mentioned_is_found(number in 1000_u64.., fraction in 0_u32..1000, is_text in any::<bool>()) {
-            let index = index(&[(1, &format!(r#"{{"n":{number}.{fraction}}}"#))]);
-            let says = if is_text { format!(r#"{{"t":"EUR {number}.{fraction}0!"}}"#) } else { format!("[{number}.{fraction}]") };
-            prop_assert_eq!(carried(&index, &says), vec![1]);
-        }
-
-        #[test]
-        fn it_stays_within_its_bounds_and_never_hides_a_source(texts in prop::collection::vec("[a-z0-9 ]{0,2000}", 0..40)) {
-            let mut index: Index<usize> = Index::new([]);
-            for (source, text) in texts.iter().enumerate() {
-                index.add(&source, text);
-            }
-            prop_assert!(index.bytes <= CARRIED_BYTES_MAX);
-            for (source, text) in texts.iter().enumerate() {
-                let is_value = text.split(' ').any(|word| word.len() >= CHARS_MIN);
-                prop_assert!(!is_value || index.carried(text).contains(&source));
-            }
-        }
     }
 }

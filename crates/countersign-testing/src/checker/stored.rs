@@ -43,7 +43,7 @@ const MEMBERS: [&str; 33] = [
     "keys",
 ];
 
-const KINDS: [&str; 25] = [
+const KINDS: [&str; 26] = [
     "action",
     "approval",
     "claim",
