@@ -216,10 +216,13 @@ impl Held {
         let reading = Reading { place, at_ms, digest, projection, content };
         let before = text("before").and_then(|before| before.parse().ok());
         let labels = match value.get("labels") {
-            Some(Value::Set(labels)) => labels.iter().filter_map(|label| match label {
-                Value::String(label) => Some(label.clone()),
-                _ => None,
-            }).collect(),
+            Some(Value::Set(labels)) => labels
+                .iter()
+                .filter_map(|label| match label {
+                    Value::String(label) => Some(label.clone()),
+                    _ => None,
+                })
+                .collect(),
             _ => LabelSet::new(),
         };
         Some(Self { fact: fact.id.clone(), version: fact.version(), reading, digest, before, labels })

@@ -199,7 +199,9 @@ pub enum PublishError {
         version: u64,
     },
     /// There would be more names of labels than a gate has room for.
-    #[error("the gate would have {0} names of labels, and has room for {LABELS_MAX}; names that were declared once stay")]
+    #[error(
+        "the gate would have {0} names of labels, and has room for {LABELS_MAX}; names that were declared once stay"
+    )]
     Labels(usize),
     /// The fact types disagree with other pacts.
     #[error("the fact types disagree with what is published: {}", .0.join("; "))]

@@ -45,7 +45,9 @@ fn an_agent_does_not_get_rid_of_a_label_by_another_session_or_none() {
         let opened_after = world.session("ann");
         let not_there = SessionId(9_999);
         let of_another = world.session("ben");
-        for session in [None, Some(opened_before), Some(shown_in), Some(opened_after), Some(not_there), Some(of_another)] {
+        for session in
+            [None, Some(opened_before), Some(shown_in), Some(opened_after), Some(not_there), Some(of_another)]
+        {
             assert_eq!(world.pay("ann", session), "precondition_failed", "{way:?} {session:?}");
         }
         assert_eq!(world.pay("ben", Some(of_another)), "committed", "{way:?}");
@@ -85,7 +87,10 @@ fn labels_are_there_after_a_restart_a_snapshot_and_an_erasure() {
         world.write("ann", "note", "what it said there");
         if erases {
             let said = (0..world.position()).find(|entry| world.leaf(*entry).kind == Kind::Labels).unwrap();
-            world.gate.erase("operator".parse().unwrap(), countersign_core::identity::Auth::None, &[said], "asked".into()).unwrap();
+            world
+                .gate
+                .erase("operator".parse().unwrap(), countersign_core::identity::Auth::None, &[said], "asked".into())
+                .unwrap();
             let stored = world.gate.read_log(said).unwrap();
             assert!(stored.payload.is_none() && matches!(stored.decode().unwrap().event, Event::Erased(_)));
         }
@@ -94,7 +99,8 @@ fn labels_are_there_after_a_restart_a_snapshot_and_an_erasure() {
         }
         let World { gate, dir, clock, .. } = world;
         gate.close().unwrap();
-        let (gate, report) = Gate::open(on_folder_by(dir.path(), Arc::clone(&clock) as _), Options::new(ORIGIN)).unwrap();
+        let (gate, report) =
+            Gate::open(on_folder_by(dir.path(), Arc::clone(&clock) as _), Options::new(ORIGIN)).unwrap();
         assert!(!is_snapshot || report.snapshot.is_some());
         world = World { gate, dir, clock, keys: 1_000.into() };
         for session in [None, Some(session)] {
@@ -118,7 +124,8 @@ fn a_pact_cannot_bring_more_labels_than_a_gate_has_room_for() {
              properties.thing = {{ type = \"string\", maxLength = 64 }}\n"
         )
     };
-    let refused = world.gate.call(countersign_testing::gate::publish(&source(&format!("{}, \"one-more\"", declared.join(", ")))));
+    let refused =
+        world.gate.call(countersign_testing::gate::publish(&source(&format!("{}, \"one-more\"", declared.join(", ")))));
     assert!(refused.unwrap_err().to_string().contains("17 names of labels"), "two every gate has");
     world.gate.call(countersign_testing::gate::publish(&source(&declared.join(", ")))).unwrap();
     // Terms on which a tool is approved name only labels that there are.

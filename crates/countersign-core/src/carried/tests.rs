@@ -118,7 +118,10 @@ fn spellings(value: &str) -> Vec<(&'static str, String)> {
         ("base64", encoded.clone()),
         ("base64 of more", base64(format!("x: {value}!").as_bytes(), b"-_")),
         ("base64 behind letters", format!("x{encoded}")),
-        ("base64 in lines", encoded.as_bytes().chunks(10).map(|it| format!("{}\n", String::from_utf8_lossy(it))).collect()),
+        (
+            "base64 in lines",
+            encoded.as_bytes().chunks(10).map(|it| format!("{}\n", String::from_utf8_lossy(it))).collect(),
+        ),
         ("base64, twice", base64(encoded.as_bytes(), b"+/")),
         ("hex", value.bytes().map(|byte| format!("{byte:02x}")).collect()),
         ("hex with separators", value.bytes().map(|byte| format!("{byte:02X}:")).collect()),
@@ -146,7 +149,11 @@ fn base64(bytes: &[u8], last: &[u8; 2]) -> String {
 
 #[test]
 fn what_is_written_in_groups_is_one_value() {
-    let index = index(&[(1, "Please pay to DE12 5001 0517 0648 4898 90, thanks"), (2, "call 030-1234-5678"), (3, "EUR 1 200 500")]);
+    let index = index(&[
+        (1, "Please pay to DE12 5001 0517 0648 4898 90, thanks"),
+        (2, "call 030-1234-5678"),
+        (3, "EUR 1 200 500"),
+    ]);
     assert_eq!(carried(&index, r#"{"to":"DE12500105170648489890"}"#), [1]);
     assert_eq!(carried(&index, r#"{"to":"DE12-5001-0517-0648-4898-90"}"#), [1]);
     assert_eq!(carried(&index, r#"{"phone":"03012345678"}"#), [2]);

@@ -57,9 +57,7 @@ fn of_whole(id: &FactId, snapshot: &(impl Snapshot + ?Sized)) -> LabelSet {
 fn of_what_is_used(id: &FactId, snapshot: &(impl Snapshot + ?Sized)) -> LabelSet {
     let Some(fact) = snapshot.fact(id) else { return LabelSet::new() };
     match id.ty().as_str() {
-        TOOL | SERVER => {
-            fact.value.iter().flat_map(|terms| of_terms(terms, snapshot.labels())).collect()
-        }
+        TOOL | SERVER => fact.value.iter().flat_map(|terms| of_terms(terms, snapshot.labels())).collect(),
         READING => Held::of(fact).map(|held| content_of_place(&held.reading.place, snapshot)).unwrap_or_default(),
         _ => LabelSet::new(),
     }

@@ -190,7 +190,8 @@ fn check_labels(kind: &ActionType, span: &Range<usize>, problems: &mut Problems)
         problems.error(span, message, "ask about labels in a precondition, under [[action.NAME.require]]");
     }
     if is_asked(&Mention::RestsOnLabels) && kind.guard.is_none() {
-        let message = "`context.rests_on.labels` is for actions that are guarded as read: what others rest on is not known";
+        let message =
+            "`context.rests_on.labels` is for actions that are guarded as read: what others rest on is not known";
         problems.error(span, message, "add guard = \"as-read\", or ask for context.session.labels");
     }
     if kind.reads.iter().any(|read| read.outside.is_some()) {

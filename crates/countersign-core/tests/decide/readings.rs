@@ -468,8 +468,14 @@ fn an_approval_does_not_cover_what_was_read_after_it_was_shown() {
 fn the_labels_of_what_a_write_rests_on_are_those_of_its_readings_and_no_others() {
     let labelled = |rests_on: &str| {
         PACT.replace(r#"rests_on = ["get_stock", "mail/read"]"#, rests_on)
-            .replace("attributes = { open = \"Bool\" }", "attributes = { open = \"Bool\" }\n\n[facts.McpTool]\nattributes = { labels = \"Set<String>\" }")
-            .replace("that = 'resource.open'", "that = 'resource.open && !context.rests_on.labels.contains(\"untrusted\")'")
+            .replace(
+                "attributes = { open = \"Bool\" }",
+                "attributes = { open = \"Bool\" }\n\n[facts.McpTool]\nattributes = { labels = \"Set<String>\" }",
+            )
+            .replace(
+                "that = 'resource.open'",
+                "that = 'resource.open && !context.rests_on.labels.contains(\"untrusted\")'",
+            )
     };
     let told = "order-77123";
     for (rests_on, till, refused) in [

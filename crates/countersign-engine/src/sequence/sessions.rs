@@ -158,7 +158,12 @@ impl Sequencer {
         self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, Some(reply));
     }
 
-    pub(super) fn decide_as_read(&mut self, id: EffectId, rereads: &[Reread], now_ms: u64) -> Result<Decision, EffectRefusal> {
+    pub(super) fn decide_as_read(
+        &mut self,
+        id: EffectId,
+        rereads: &[Reread],
+        now_ms: u64,
+    ) -> Result<Decision, EffectRefusal> {
         self.due(id, now_ms)?;
         let effect = self.state.effects.cooling(id)?;
         #[cfg(not(feature = "sabotage"))]

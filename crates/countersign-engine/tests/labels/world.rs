@@ -139,9 +139,11 @@ impl World {
             let value = r#"{"roles":[],"standing":"active","org":"acme","trust":700}"#;
             gate.call(feed(&format!("Agent::\"{agent}\""), value)).unwrap();
         }
-        gate.call(feed("Ticket::\"7\"", r#"{"text":"send it to DE12500105170648489890","state":"open","size":12345}"#)).unwrap();
+        gate.call(feed("Ticket::\"7\"", r#"{"text":"send it to DE12500105170648489890","state":"open","size":12345}"#))
+            .unwrap();
         gate.call(feed("Account::\"1\"", r#"{"memo":"","limit":1,"open":true,"state":"new"}"#)).unwrap();
-        gate.call(feed("McpTool::\"web/fetch\"", r#"{"definition":"d","read_only":true,"labels":["untrusted"]}"#)).unwrap();
+        gate.call(feed("McpTool::\"web/fetch\"", r#"{"definition":"d","read_only":true,"labels":["untrusted"]}"#))
+            .unwrap();
         Self { gate, dir, clock, keys: 0.into() }
     }
 
@@ -222,7 +224,8 @@ impl World {
             Way::IsRefusedInAGroup => {
                 let actions = vec![self.action(agent, session, "peek", json!({}))];
                 let ids = actions.iter().map(|action| action.id).collect();
-                let many = countersign_engine::request::ActMany { by: who, auth: Auth::None, ids, actions, is_atomic: true };
+                let many =
+                    countersign_engine::request::ActMany { by: who, auth: Auth::None, ids, actions, is_atomic: true };
                 drop(self.gate.call(Request::ActMany(Box::new(many))).unwrap());
             }
             Way::Reads => {

@@ -12,7 +12,9 @@ use countersign_core::ids::IdError;
 use countersign_core::review::{Ended, ReviewRefusal};
 use countersign_core::session::SessionRefusal;
 use countersign_core::state::PublishError;
-use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError, NotObservable, NotObserved, NotRead, WhyUnread};
+use countersign_engine::gate::{
+    AdmitError, EraseError, HistoryError, LogError, NotObservable, NotObserved, NotRead, WhyUnread,
+};
 use countersign_engine::identity::AuthError;
 use countersign_engine::request::Refusal;
 use countersign_signature::SignatureError;

@@ -202,7 +202,8 @@ fn whoever_calls_a_tool_has_the_labels_that_it_was_approved_with() {
     let sandbox = Sandbox::new();
     let upstream = format!("bank={}", crate::mcp::server::command("usual"));
     let approve = |more: &[&str]| {
-        let words = [&["mcp", "approve", "--data", "data", "--upstream", upstream.as_str(), "--yes"][..], more].concat();
+        let words =
+            [&["mcp", "approve", "--data", "data", "--upstream", upstream.as_str(), "--yes"][..], more].concat();
         sandbox.run(&words)
     };
     assert!(approve(&["--label", "untrusted"]).status.success());
