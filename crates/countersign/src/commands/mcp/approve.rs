@@ -42,8 +42,8 @@ const ENDS_WITHIN: Duration = Duration::from_secs(7);
 /// shows what changed and asks first; without a terminal it needs --yes, or the hash. Definitions with invisible characters
 /// cannot be approved.
 ///
-/// What the settings propose for a tool (`guard`, `reads`, `ignore`, `only`, `labels`) is approved with it unless the options say otherwise; an
-/// agent goes by what was approved and by nothing else.
+/// What the settings propose for a tool (`guard`, `reads`, `ignore`, `only`, `labels`) is approved with it unless the options say
+/// otherwise; an agent goes by what was approved and by nothing else.
 ///
 /// Needs an operator who may feed facts. The first time, that operator must also be a publisher, because calls are decided under
 /// a small pact of their own, mcp-calls.
