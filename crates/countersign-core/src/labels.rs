@@ -177,12 +177,12 @@ impl Labels {
     /// A session begins with what its agent was shown within the last day, and keeps that.
     pub(crate) fn open(&mut self, agent: &AgentId, session: SessionId, at_ms: u64) {
         let Some(of_agent) = self.agents.get_mut(agent) else { return };
-        of_agent.anywhere.retain(|_, shown_ms| is_kept(*shown_ms, at_ms));
-        if of_agent.anywhere.is_empty() {
-            return;
+        let recent = of_agent.anywhere.iter().filter(|(_, shown_ms)| is_kept(**shown_ms, at_ms));
+        let recent: LastShown = recent.map(|(label, shown_ms)| (label.clone(), *shown_ms)).collect();
+        if !recent.is_empty() {
+            of_agent.sessions.insert(session, recent);
+            self.owners.insert(session, agent.clone());
         }
-        of_agent.sessions.insert(session, of_agent.anywhere.clone());
-        self.owners.insert(session, agent.clone());
     }
 
     /// A session has ended.

@@ -291,9 +291,9 @@ impl Auditor {
         let entry = &recorded.read.entry;
         // Whether the session was open that it names.
         let session = entry.context.given().and_then(|given| given.session.as_ref()?.parse::<SessionId>().ok());
-        if let Some(SessionId(session)) = session.filter(|_| entry.context != again.context) {
-            let erased = self.lost.under_way(&RestsOn::Session(session));
-            return erased.map(|erased| (erased, Unknown::Beginning));
+        let session = session.filter(|_| entry.context != again.context);
+        if let Some(erased) = session.and_then(|SessionId(at)| self.lost.under_way(&RestsOn::Session(at))) {
+            return Some((erased, Unknown::Beginning));
         }
         if let Event::Settle(settle) = &entry.event {
             return self.unsure.get(&settle.effect.0).copied();
