@@ -8,7 +8,7 @@ mod content;
 mod told;
 
 pub(crate) use content::of_attribute;
-pub use content::{AttributeLabels, content_of_fact, content_of_place, content_of_tool, unknown_label};
+pub use content::{AttributeLabels, content_of_fact, content_of_place, content_of_tool, terms_of_tool, unknown_label};
 pub(crate) use told::of_reads;
 pub use told::{context_of, shown_by_settlement, shown_in, told};
 

@@ -295,6 +295,14 @@ impl Auditor {
         if let Some(erased) = session.and_then(|SessionId(at)| self.lost.under_way(&RestsOn::Session(at))) {
             return Some((erased, Unknown::Beginning));
         }
+        // What its tool was labelled with.
+        if entry.context != again.context || entry.event.kind() == Kind::Reading {
+            let terms = sessions::terms(entry, &self.fold.state).into_iter();
+            let since = terms.filter_map(|fact| self.taint.excuse_on(&fact, &entry.event, &self.fold.state)).next();
+            if let Some(since) = since {
+                return Some((since, Unknown::Value));
+            }
+        }
         if let Event::Settle(settle) = &entry.event {
             return self.unsure.get(&settle.effect.0).copied();
         }

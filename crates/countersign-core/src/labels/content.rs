@@ -31,14 +31,18 @@ pub fn content_of_place(place: &Place, snapshot: &(impl Snapshot + ?Sized)) -> L
 
 /// The labels of what a tool of a server answers: its own, those of its server, and those of the facts that it is read for.
 pub fn content_of_tool(upstream: &str, tool: &str, snapshot: &(impl Snapshot + ?Sized)) -> LabelSet {
-    let terms = [(TOOL, format!("{upstream}/{tool}")), (SERVER, upstream.to_owned())];
     let mut all = snapshot.labels().read_by(upstream, tool);
-    for (ty, id) in terms {
-        let fact = FactType::new(ty).ok().and_then(|ty| FactId::new(ty, id).ok());
-        let value = fact.and_then(|fact| snapshot.fact(&fact)?.value.clone());
-        all.extend(value.iter().flat_map(|value| of_terms(value, snapshot.labels())));
+    for fact in terms_of_tool(upstream, tool) {
+        let value = snapshot.fact(&fact).and_then(|fact| fact.value.as_ref());
+        all.extend(value.into_iter().flat_map(|value| of_terms(value, snapshot.labels())));
     }
     all
+}
+
+/// The facts that say on which terms a tool and its server are approved.
+pub fn terms_of_tool(upstream: &str, tool: &str) -> impl Iterator<Item = FactId> {
+    let terms = [(TOOL, format!("{upstream}/{tool}")), (SERVER, upstream.to_owned())];
+    terms.into_iter().filter_map(|(ty, id)| FactId::new(FactType::new(ty).ok()?, id).ok())
 }
 
 /// The labels that the terms give on which a tool or a server is approved. A name that no one declared says at least that much.
