@@ -40,7 +40,7 @@ pub fn content_of_tool(upstream: &str, tool: &str, snapshot: &(impl Snapshot + ?
 }
 
 /// The facts that say on which terms a tool and its server are approved.
-pub fn terms_of_tool(upstream: &str, tool: &str) -> impl Iterator<Item = FactId> {
+pub fn terms_of_tool(upstream: &str, tool: &str) -> impl Iterator<Item = FactId> + use<> {
     let terms = [(TOOL, format!("{upstream}/{tool}")), (SERVER, upstream.to_owned())];
     terms.into_iter().filter_map(|(ty, id)| FactId::new(FactType::new(ty).ok()?, id).ok())
 }
