@@ -137,6 +137,25 @@ pub enum Reason {
     EffectInvalid { why: EffectProblem },
     /// As many calls are in flight as are kept.
     TooManyEffects,
+    /// The recipient of a message is not an active agent. Whether there is one of this name is not said.
+    RecipientNotActive { to: AgentId },
+    /// The sender has as many messages waiting as it may: in this inbox, or in all.
+    MessageQuotaExceeded {
+        from: AgentId,
+        to: AgentId,
+        waiting: u64,
+        max: u64,
+        #[serde(default, skip_serializing_if = "is_false")]
+        in_all: bool,
+    },
+    /// As many messages wait as the recipient's inbox, or all together, keep.
+    InboxFull {
+        to: AgentId,
+        waiting: u64,
+        max: u64,
+        #[serde(default, skip_serializing_if = "is_false")]
+        in_all: bool,
+    },
     /// Another call had the turn for longer than a write waits for it.
     TurnHeld { held: Box<HeldTurn> },
     /// Readings that could not be made again right before the call.
@@ -564,6 +583,9 @@ impl Reason {
             Self::BudgetExceeded { .. } => Code::BudgetExceeded,
             Self::EffectInvalid { .. } => Code::EffectInvalid,
             Self::TooManyEffects => Code::TooManyEffects,
+            Self::RecipientNotActive { .. } => Code::RecipientNotActive,
+            Self::MessageQuotaExceeded { .. } => Code::MessageQuotaExceeded,
+            Self::InboxFull { .. } => Code::InboxFull,
             Self::SelfApproval { .. } => Code::SelfApproval,
             Self::ApprovalExpired { .. } => Code::ApprovalExpired,
             Self::ApprovalOutdated { .. } => Code::ApprovalOutdated,

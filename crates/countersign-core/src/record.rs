@@ -31,6 +31,7 @@ use crate::fence::ClaimId;
 use crate::halt::Scope;
 use crate::identity::Auth;
 use crate::ids::{ActionId, AgentId, FactId, Tag};
+use crate::message::{Delivery, MessageId};
 use crate::pact::Pact;
 use crate::reason::Reason;
 use crate::review::{ReviewId, Shown};
@@ -145,6 +146,11 @@ pub enum Event {
     Dispatch(Box<Dispatch>),
     /// A call came to an outcome.
     Settle(Box<Settle>),
+    /// An agent acknowledged messages: they are not delivered again.
+    Acknowledgement {
+        /// The messages, ascending; all of them waited for it.
+        messages: Vec<MessageId>,
+    },
     /// An agent announced a change.
     Claim {
         /// The facts.
@@ -241,6 +247,8 @@ pub struct Done {
     pub writes: Vec<Write>,
     /// What it charged.
     pub charges: Vec<Charge>,
+    /// Whom it delivered a message to.
+    pub to: Option<AgentId>,
 }
 
 /// The second decision on an effect that was cooling.
@@ -322,6 +330,19 @@ impl Approved {
     }
 }
 
+impl Entry {
+    /// The message that it delivers.
+    pub fn delivery(&self) -> Option<Delivery<'_>> {
+        let (from, to) = match &self.event {
+            Event::Done(done) => (&self.by, done.to.as_ref()),
+            Event::Erased(leaf) => (leaf.from.as_ref().unwrap_or(&self.by), leaf.to.as_ref()),
+            Event::Approval(approved) => (&approved.action.agent, approved.decision.message.as_ref().map(|it| &it.to)),
+            event => (&self.by, event.decision().and_then(|it| it.message.as_ref()).map(|message| &message.to)),
+        };
+        to.map(|to| Delivery { from, to })
+    }
+}
+
 impl Event {
     /// The decision that it holds.
     pub fn decision(&self) -> Option<&Decision> {
@@ -391,6 +412,7 @@ impl Event {
             Self::Resume { .. } => Kind::Resume,
             Self::Dispatch(_) => Kind::Dispatch,
             Self::Settle(_) => Kind::Settle,
+            Self::Acknowledgement { .. } => Kind::Acknowledgement,
             Self::Session { .. } => Kind::Session,
             Self::Reading { .. } => Kind::Reading,
             Self::Claim { .. } => Kind::Claim,

@@ -57,6 +57,7 @@ pub fn take<'a>(
             fences,
             effects,
             held,
+            inboxes,
             // The log has them.
             origin: _,
             next_entry: _,
@@ -73,6 +74,7 @@ pub fn take<'a>(
             fences: fences.clone(),
             effects: effects.clone(),
             held: held.clone(),
+            inboxes: inboxes.clone(),
         };
         let pacts: Vec<_> = pacts.values().cloned().collect();
         let (erased, tree, key) = (erased.clone(), view.tree.clone(), log_keys.private());

@@ -25,6 +25,9 @@ impl State {
         self.write_facts(entry);
         self.charge(entry);
         self.next_entry = self.next_entry.max(entry.index.saturating_add(1));
+        if let Some(delivery) = entry.delivery() {
+            self.inboxes.deliver(entry.index, delivery);
+        }
         let (index, time_ms, by) = (entry.index, entry.time_ms, &entry.by);
         match &entry.event {
             Event::Genesis { origin, is_identified, .. } => {
@@ -33,6 +36,7 @@ impl State {
                     self.keys.identify();
                 }
             }
+            Event::Acknowledgement { messages } => self.inboxes.acknowledge(by, messages),
             Event::Denials(_) | Event::Clock { .. } | Event::Rotation { .. } => {}
             // A batch is what its actions do, each in its own entry; of a rejected group nothing is done.
             Event::Batch { .. } | Event::Group(_) => {}

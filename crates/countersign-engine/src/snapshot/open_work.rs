@@ -12,6 +12,7 @@ use countersign_core::effect::{Context, Effects};
 use countersign_core::fence::{Claim, ClaimId, Fences};
 use countersign_core::halt::{Halt, Halts, Scope};
 use countersign_core::ids::{AgentId, FactId, IdError};
+use countersign_core::message::{Inboxes, MessageId, Waiting};
 use countersign_core::record::{Entry, Leaf};
 use countersign_core::review::{Ended, Reviews};
 use countersign_core::state::HeldFeed;
@@ -27,6 +28,7 @@ pub(super) struct OpenWork {
     pub(super) fences: Fences,
     pub(super) effects: Effects,
     pub(super) held: BTreeMap<u64, HeldFeed>,
+    pub(super) inboxes: Inboxes,
 }
 
 impl OpenWork {
@@ -73,6 +75,12 @@ impl OpenWork {
         for (entry, held) in &self.held {
             lines.push(|out| write_held(out, *entry, held))?;
         }
+        lines.section("delivered")?;
+        lines.push(|out| out.u64(self.inboxes.next()))?;
+        lines.section("inboxes")?;
+        for (to, inbox) in self.inboxes.iter() {
+            lines.push(|out| write_inbox(out, to, inbox))?;
+        }
         Ok(())
     }
 }
@@ -106,6 +114,14 @@ pub(super) fn restore(fold: &mut Fold, section: &str, line: &[u8]) -> Result<boo
         "held" => {
             let (entry, held) = read_held(line)?;
             fold.state.restore_held(entry, held);
+        }
+        "delivered" => {
+            let next = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+            fold.state.inboxes.restore_next(next);
+        }
+        "inboxes" => {
+            let (to, inbox) = read_inbox(line)?;
+            fold.state.inboxes.restore(&to, inbox);
         }
         _ => return Ok(false),
     }
@@ -306,4 +322,35 @@ fn read_held(line: &[u8]) -> Result<(u64, HeldFeed), String> {
         at_ms: stored.at,
     };
     Ok((stored.entry, held))
+}
+
+/// The messages that wait for one recipient: the entry of each, and who sent it.
+fn write_inbox(out: &mut Canonical, to: &AgentId, inbox: &[Waiting]) {
+    out.open('{');
+    out.key("messages");
+    out.open('[');
+    for Waiting { id, from } in inbox {
+        out.element();
+        out.open('[');
+        out.element();
+        out.u64(id.0);
+        out.element();
+        out.string(from.as_str());
+        out.close(']');
+    }
+    out.close(']');
+    out.key("to");
+    out.string(to.as_str());
+    out.close('}');
+}
+
+#[derive(Deserialize)]
+struct StoredInbox {
+    messages: Vec<(u64, AgentId)>,
+    to: AgentId,
+}
+
+fn read_inbox(line: &[u8]) -> Result<(AgentId, Vec<Waiting>), String> {
+    let StoredInbox { messages, to } = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    Ok((to, messages.into_iter().map(|(entry, from)| Waiting { id: MessageId(entry), from }).collect()))
 }

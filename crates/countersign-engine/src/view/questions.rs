@@ -31,6 +31,8 @@ pub struct Counts {
     pub dispatched: usize,
     /// Effects in doubt.
     pub in_doubt: usize,
+    /// Messages that wait for their recipients.
+    pub messages: usize,
 }
 
 impl View {
@@ -152,10 +154,11 @@ impl Synced<'_> {
 
     /// How many of each there are.
     pub fn counts(&self) -> Counts {
-        let State { pacts, halts, held, effects, .. } = &self.rest;
+        let State { pacts, halts, held, effects, inboxes, .. } = &self.rest;
         let facts = self.live().facts.len_as_of(self.position);
         let (pacts, halts, held_feeds) = (pacts.len(), halts.len(), held.len());
-        let mut counts = Counts { facts, pacts, halts, held_feeds, ..Counts::default() };
+        let messages = inboxes.len();
+        let mut counts = Counts { facts, pacts, halts, held_feeds, messages, ..Counts::default() };
         for (_, effect) in effects.open() {
             match effect.phase {
                 Phase::Cooling { .. } => counts.cooling += 1,
