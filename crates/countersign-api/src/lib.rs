@@ -24,6 +24,7 @@ mod effects;
 pub mod error;
 mod facts;
 mod ledger;
+mod messages;
 mod pacts;
 mod reviews;
 pub mod routes;
@@ -50,6 +51,7 @@ pub use ledger::{
     ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, Health,
     KeptEntry, LogKeyRotated, LogKeyRotation, Ready, ReceiptResponse,
 };
+pub use messages::{AcknowledgeRequest, Acknowledged, InboxPage, MessageWithheld, ReceivedMessage};
 pub use pacts::{PactChecked, PactList, PactPublished, PactResponse, PactSummary};
 pub use reviews::{ApproveRequest, RefuseRequest, Refused, ReviewFact, ReviewList, ReviewShown, ReviewSummary};
 pub use sessions::{

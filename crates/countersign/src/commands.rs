@@ -10,6 +10,7 @@ pub mod delegation;
 pub mod effect;
 pub mod fact;
 pub mod halt;
+pub mod inbox;
 pub mod identity;
 pub mod init;
 pub mod key;

@@ -9,6 +9,7 @@ use countersign_core::fence::{Claim, ClaimId};
 use countersign_core::halt::{Halt, Scope};
 use countersign_core::identity::{Holder, KeyName};
 use countersign_core::ids::{AgentId, FactId, PactName};
+use countersign_core::message::Waiting;
 use countersign_core::pact::Pact;
 use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::state::{HeldFeed, PublishError, ReadState as _, State};
@@ -123,6 +124,11 @@ impl View {
     /// The entry that says what has become of the action of an entry.
     pub fn latest_of(&self, entry: u64) -> u64 {
         self.rest.latest_of(entry)
+    }
+
+    /// The messages that wait for an agent, oldest first.
+    pub fn waiting_for(&self, agent: &AgentId) -> &[Waiting] {
+        self.rest.inboxes.waiting_for(agent)
     }
 
     /// What is halted.
