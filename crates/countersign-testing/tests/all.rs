@@ -15,6 +15,7 @@ mod effects_model;
 mod effects_traces;
 mod fuzz;
 mod groups_crash;
+mod inbox_cost;
 mod identity_cost;
 mod keys;
 mod keys_cost;

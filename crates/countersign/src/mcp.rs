@@ -16,6 +16,7 @@ mod gated;
 mod lines;
 pub mod mapping;
 pub mod message;
+mod messages;
 pub mod methods;
 mod observed;
 mod readings;

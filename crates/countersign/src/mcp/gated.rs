@@ -251,7 +251,13 @@ impl GateClient {
     }
 
     /// What a client is told of a verdict, and of a call that is not over by which word to ask for it.
-    fn told(&self, upstream: &str, mapping: &Mapping, verdict: &Verdict, word: Word<'_>) -> Result<Raw, Refusal> {
+    pub(super) fn told(
+        &self,
+        upstream: &str,
+        mapping: &Mapping,
+        verdict: &Verdict,
+        word: Word<'_>,
+    ) -> Result<Raw, Refusal> {
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
         let put = |object: &mut Value, name: &str, value: Value| {
             if let Some(object) = object.as_object_mut() {
@@ -279,7 +285,7 @@ impl GateClient {
 }
 
 /// The word by which a client asks for a call that is not over: one that it has already, or one of the session's.
-enum Word<'a> {
+pub(super) enum Word<'a> {
     Given(&'a str),
     New(&'a Observations),
 }

@@ -1,6 +1,7 @@
 //! Which tools the published pacts map: which action a call of one stands for, and which tool reads a fact.
 
 use super::gate::PACT_NAME;
+use super::messages::Sending;
 use crate::client::{Call, Client, escape};
 use anyhow::Result;
 use countersign_api::{PactList, PactResponse};
@@ -17,6 +18,8 @@ use std::sync::Arc;
 pub struct Mapping {
     calls: HashMap<(String, String), Vec<Mapped>>,
     sources: BTreeMap<String, Source>,
+    /// The action types that send messages.
+    messages: Vec<Sending>,
     /// Pacts that this program cannot read: name and text.
     unread: Vec<(String, String)>,
     /// The hashes of the pacts that it was read from.
@@ -83,7 +86,21 @@ impl Mapping {
         calls.chain(self.sources.values().map(|source| source.upstream.as_str()))
     }
 
+    /// The action types that send messages.
+    pub fn messages(&self) -> &[Sending] {
+        &self.messages
+    }
+
     fn add(&mut self, pact: &Pact) {
+        for (name, action) in pact.actions.iter().filter(|(_, action)| action.deliver.is_some()) {
+            self.messages.push(Sending {
+                pact: pact.name.to_string(),
+                action: name.to_string(),
+                doc: action.doc.clone(),
+                params: action.params.schema.clone(),
+                reads: action.reads.iter().map(|read| read.ty.clone()).collect(),
+            });
+        }
         for (name, action) in &pact.actions {
             let Some(call) = &action.call else { continue };
             if let SendRule::Tool { tool, .. } = &call.send {
