@@ -43,6 +43,13 @@ _MEMBERS = (
     "batch",
     "actions",
     "keys",
+    # Nor have these.
+    None,
+    None,
+    None,
+    "to",
+    "from",
+    "acknowledged",
 )
 
 _KINDS = (
@@ -74,7 +81,7 @@ _KINDS = (
 )
 
 _WORDS = {
-    "kind": dict(enumerate(_KINDS, 1)),
+    "kind": {**dict(enumerate(_KINDS, 1)), 28: "acknowledgement"},
     "verdict": dict(enumerate(("committed", "failed", "in_doubt", "in_flight", "rejected", "review", "settled"), 1)),
     "auth": {0: "none", 1: "signature", 2: "gateway"},
     "identity": {1: "agent", 2: "operator"},

@@ -6,7 +6,7 @@ use cbor4ii::core::dec::Decode as _;
 use cbor4ii::core::utils::SliceReader;
 use serde_json::{Map, Value as Json, json};
 
-const MEMBERS: [&str; 33] = [
+const MEMBERS: [&str; 39] = [
     "v",
     "kind",
     "commitment",
@@ -41,9 +41,16 @@ const MEMBERS: [&str; 33] = [
     "batch",
     "actions",
     "keys",
+    // Nor have these.
+    "",
+    "",
+    "",
+    "to",
+    "from",
+    "acknowledged",
 ];
 
-const KINDS: [&str; 25] = [
+const KINDS: [&str; 28] = [
     "action",
     "approval",
     "claim",
@@ -69,6 +76,10 @@ const KINDS: [&str; 25] = [
     "group",
     "reading",
     "session",
+    // Numbers that no kind has.
+    "",
+    "",
+    "acknowledgement",
 ];
 
 const VERDICTS: [&str; 7] = ["committed", "failed", "in_doubt", "in_flight", "rejected", "review", "settled"];
@@ -89,7 +100,7 @@ pub fn leaf(bytes: &[u8]) -> Result<Json, String> {
         let name = MEMBERS.get(number(member)? as usize).filter(|name| !name.is_empty()).ok_or("an unknown member")?;
         let word = |words: &[&str], from: u64| {
             let at = number(value)?.checked_sub(from).ok_or("a number that is too low")?;
-            words.get(at as usize).map(|word| json!(word)).ok_or_else(|| format!("an unknown {name}"))
+            words.get(at as usize).filter(|word| !word.is_empty()).map(|word| json!(word)).ok_or_else(|| format!("an unknown {name}"))
         };
         let value = match *name {
             "kind" => word(&KINDS, 1)?,

@@ -166,12 +166,12 @@ fn exchange(seconds: u64, kills: u32) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     run(&["init", "--open", "--origin", "race.example/messages", "--data", "data"], folder.path());
-    let mut server = Server::start(&data);
+    let server = Server::start(&data);
     let world =
         World { url: RwLock::new(server.url.clone()), is_over: AtomicBool::new(false), quotas: AtomicU64::new(0) };
     set_up(&world);
     let (sent, seen) = std::thread::scope(|scope| {
-        let (world, started) = (&world, Instant::now());
+        let (world, started, mut server) = (&world, Instant::now(), server);
         let senders: Vec<_> = SENDERS.iter().map(|by| (*by, scope.spawn(move || sender(world, by, 0)))).collect();
         let readers: Vec<_> =
             (1..).zip(READERS).map(|(seed, by)| (by, scope.spawn(move || reader(world, by, seed)))).collect();
@@ -187,9 +187,9 @@ fn exchange(seconds: u64, kills: u32) {
         world.is_over.store(true, Ordering::SeqCst);
         let sent: Vec<_> = senders.into_iter().map(|(by, thread)| (by, thread.join().unwrap())).collect();
         let seen: Vec<_> = readers.into_iter().map(|(by, thread)| (by, thread.join().unwrap())).collect();
+        drop(server);
         (sent, seen)
     });
-    drop(server);
     let delivered: BTreeSet<(String, u64, String, u64)> = sent
         .iter()
         .flat_map(|(by, sent)| sent.iter().map(|(to, number, entry)| (to.clone(), *entry, (*by).to_owned(), *number)))
