@@ -74,7 +74,8 @@ fn recipient(pair: u64) -> String {
 fn exchange(gate: &Gate, round: u64, messages: u64) -> Result<u64> {
     let turns = messages.div_ceil(PAIRS * AT_ONCE);
     let done: Vec<Result<()>> = std::thread::scope(|scope| {
-        let spawn = |pair| scope.spawn(move || (0..turns).try_for_each(|turn| one_turn(gate, pair, (round << 32) | turn)));
+        let spawn =
+            |pair| scope.spawn(move || (0..turns).try_for_each(|turn| one_turn(gate, pair, (round << 32) | turn)));
         let pairs: Vec<_> = (0..PAIRS).map(spawn).collect();
         pairs.into_iter().map(|pair| pair.join().unwrap_or_else(|_| bail!("a pair panicked"))).collect()
     });
@@ -89,7 +90,9 @@ fn one_turn(gate: &Gate, pair: u64, turn: u64) -> Result<()> {
             r#"{{"pact":"office","action":"tell","idempotency_key":"{turn:016x}{number:016x}","params":{{"to":"{to}","text":"what was found in case {number}"}}}}"#
         );
         let action = gate.admit(from.clone(), Auth::None, body.into())?;
-        let Answer::Entered(entered) = gate.call(Request::Act(Box::new(action)))? else { bail!("it was decided before") };
+        let Answer::Entered(entered) = gate.call(Request::Act(Box::new(action)))? else {
+            bail!("it was decided before")
+        };
         ensure!(entered.entry.delivery().is_some(), "a message was not delivered: {:?}", entered.entry.event);
     }
     let page = gate.inbox(&to, &Auth::None, None, usize::try_from(AT_ONCE)?).context("the inbox cannot be read")?;

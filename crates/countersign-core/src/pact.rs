@@ -30,11 +30,11 @@ mod template;
 pub mod tool_source;
 mod writes;
 
+pub use deliver::DeliverRule;
 pub use external::{
     AsRead, Atomicity, BodyRule, CallRule, Changes, FactSource, IdPart, ProbeRule, SendRule, SourceRead, TextPart,
     VersionRule,
 };
-pub use deliver::DeliverRule;
 pub use normaliser::Normaliser;
 pub use params::Slots;
 pub(crate) use params::lower;

@@ -6,11 +6,13 @@
 
 #![expect(missing_docs, reason = "the members are named for what they hold")]
 
+mod crowded;
 mod failed;
 mod unusable;
 mod withhold;
 mod words;
 
+pub use crowded::Crowded;
 pub use failed::{About, Condition, Expected, FailedPrecondition, FailedRead, LastChange, Why};
 pub use unusable::{Unusable, UnusableReading};
 
@@ -140,22 +142,9 @@ pub enum Reason {
     /// The recipient of a message is not an active agent. Whether there is one of this name is not said.
     RecipientNotActive { to: AgentId },
     /// The sender has as many messages waiting as it may: in this inbox, or in all.
-    MessageQuotaExceeded {
-        from: AgentId,
-        to: AgentId,
-        waiting: u64,
-        max: u64,
-        #[serde(default, skip_serializing_if = "is_false")]
-        in_all: bool,
-    },
+    MessageQuotaExceeded(Crowded),
     /// As many messages wait as the recipient's inbox, or all together, keep.
-    InboxFull {
-        to: AgentId,
-        waiting: u64,
-        max: u64,
-        #[serde(default, skip_serializing_if = "is_false")]
-        in_all: bool,
-    },
+    InboxFull(Crowded),
     /// Another call had the turn for longer than a write waits for it.
     TurnHeld { held: Box<HeldTurn> },
     /// Readings that could not be made again right before the call.
@@ -584,8 +573,8 @@ impl Reason {
             Self::EffectInvalid { .. } => Code::EffectInvalid,
             Self::TooManyEffects => Code::TooManyEffects,
             Self::RecipientNotActive { .. } => Code::RecipientNotActive,
-            Self::MessageQuotaExceeded { .. } => Code::MessageQuotaExceeded,
-            Self::InboxFull { .. } => Code::InboxFull,
+            Self::MessageQuotaExceeded(_) => Code::MessageQuotaExceeded,
+            Self::InboxFull(_) => Code::InboxFull,
             Self::SelfApproval { .. } => Code::SelfApproval,
             Self::ApprovalExpired { .. } => Code::ApprovalExpired,
             Self::ApprovalOutdated { .. } => Code::ApprovalOutdated,

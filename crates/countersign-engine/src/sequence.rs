@@ -229,7 +229,9 @@ impl Sequencer {
             Request::Claim { .. } | Request::ExtendClaim { .. } | Request::WithdrawClaim { .. } => {
                 self.claim(batch, request, reply, now_ms);
             }
-            Request::Acknowledge { by, auth, messages } => self.acknowledge(batch, (by, auth), &messages, reply, now_ms),
+            Request::Acknowledge { by, auth, messages } => {
+                self.acknowledge(batch, (by, auth), &messages, reply, now_ms)
+            }
             Request::Dispatch { effect } => self.dispatch(batch, effect, reply, now_ms, None),
             Request::DispatchAsRead(request) => self.dispatch_as_read(batch, *request, reply, now_ms),
             Request::SettleAsRead { settlement, fresh } => {

@@ -155,7 +155,8 @@ fn an_inbox_is_the_same_after_every_kind_of_restart() {
 #[test]
 fn attack_one_sender_floods_an_inbox_and_another_still_gets_through() {
     let mut world = World::new();
-    let sent: Vec<u64> = (0..INBOX_PER_SENDER_MAX).map(|at| world.tell("ann", "ben", &format!("{at}")).unwrap()).collect();
+    let sent: Vec<u64> =
+        (0..INBOX_PER_SENDER_MAX).map(|at| world.tell("ann", "ben", &format!("{at}")).unwrap()).collect();
     assert_eq!(world.tell("ann", "ben", "one more"), Err(Code::MessageQuotaExceeded));
     let other = world.tell("carl", "ben", "in between").unwrap();
     assert!(world.tell("ann", "carl", "elsewhere").is_ok(), "another inbox");

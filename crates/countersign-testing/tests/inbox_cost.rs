@@ -71,7 +71,8 @@ fn measure(inboxes: u64) {
     };
     let mut parts = open();
     enter(&mut parts, vec![publish(PACT)]);
-    let agents = (0..SENDERS).map(|at| format!("sender-{at:03}")).chain((0..inboxes).map(|at| format!("recipient-{at:06}")));
+    let agents =
+        (0..SENDERS).map(|at| format!("sender-{at:03}")).chain((0..inboxes).map(|at| format!("recipient-{at:06}")));
     let agents: Vec<String> = agents.collect();
     for some in agents.chunks(1_000) {
         let value = r#"{"org": "acme", "roles": [], "standing": "active", "trust": 1}"#;

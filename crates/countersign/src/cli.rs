@@ -6,8 +6,8 @@
 mod renamed;
 
 use crate::commands::{
-    Exit, Failure, act, agent, audit, backup, claim, clock, delegation, effect, fact, halt, inbox, init, key, ledger, mcp,
-    observe, operator, pact, postgres, replay, review, serve, verify,
+    Exit, Failure, act, agent, audit, backup, claim, clock, delegation, effect, fact, halt, inbox, init, key, ledger,
+    mcp, observe, operator, pact, postgres, replay, review, serve, verify,
 };
 use crate::config::Config;
 use crate::terminal::{Report, Stream, colours, note, output_is_lost};

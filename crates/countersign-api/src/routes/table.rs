@@ -5,13 +5,13 @@ use super::params::{HISTORY_MAX, PAGE_MAX, actions, filter, flag, if_match, limi
 use super::{Answer, Body, Callers, Content, Method, Named, Role, Route, Shape};
 use crate::error::ErrorCode::*;
 use crate::{
-    AcknowledgeRequest, Acknowledged, ActionRequest, AgentList, ApproveRequest, BatchRequest, BatchResponse, CallerResponse, ClaimEntered,
-    ClaimExtension, ClaimList, ClaimRequest, ClockConfirmed, ConsistencyResponse, Effect, EffectList, EntriesResponse,
-    EntryResponse, ErasureRequest, ErasureResponse, FactConfirm, FactConfirmed, FactList, FactPut, FactResponse,
-    FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse, InboxPage, LogKeyRotated, LogKeyRotation,
-    ObserveRequest, ObserveResponse, OperatorList, PactChecked, PactList, PactPublished, PactResponse, ReadRequest,
-    ReadResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList, ReviewShown,
-    SessionClosed, SessionOpened, SessionRequest, Verdict,
+    AcknowledgeRequest, Acknowledged, ActionRequest, AgentList, ApproveRequest, BatchRequest, BatchResponse,
+    CallerResponse, ClaimEntered, ClaimExtension, ClaimList, ClaimRequest, ClockConfirmed, ConsistencyResponse, Effect,
+    EffectList, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, FactConfirm, FactConfirmed, FactList,
+    FactPut, FactResponse, FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse, InboxPage,
+    LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList, PactChecked, PactList, PactPublished,
+    PactResponse, ReadRequest, ReadResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest,
+    ReviewList, ReviewShown, SessionClosed, SessionOpened, SessionRequest, Verdict,
 };
 
 /// Largest body of an action, and of everything else that agents send.

@@ -7,7 +7,7 @@ use crate::halt::Scope;
 use crate::identity::ACTIVE;
 use crate::ids::{AgentId, FactId, PactName};
 use crate::message::{Message, NoRoom};
-use crate::reason::Reason;
+use crate::reason::{Crowded, Reason};
 use crate::value::Value;
 
 impl<S: Snapshot> Deciding<'_, S> {
@@ -22,7 +22,8 @@ impl<S: Snapshot> Deciding<'_, S> {
 
     /// The recipient, where it is not read as something else already.
     pub(super) fn recipient_read(&self) -> Option<&Resolved<'_>> {
-        let is_read = |id: &FactId| self.reads.iter().any(|read| read.id == *id) || self.agents_read().any(|it| it.id == *id);
+        let is_read =
+            |id: &FactId| self.reads.iter().any(|read| read.id == *id) || self.agents_read().any(|it| it.id == *id);
         self.recipient.as_ref().filter(|recipient| !is_read(&recipient.id))
     }
 
@@ -34,16 +35,16 @@ impl<S: Snapshot> Deciding<'_, S> {
         if !recipient.live().is_some_and(|fact| is_active(fact)) {
             return Err(Reason::RecipientNotActive { to });
         }
-        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let crowded = |from: Option<&AgentId>, waiting: usize, max: usize, in_all| {
+            let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+            Crowded { from: from.cloned(), to: to.clone(), waiting: count(waiting), max: count(max), in_all }
+        };
         match self.snapshot.unread(from, &to).check() {
             Ok(()) => Ok(Some(Message { to, body: deliver.body.clone() })),
             Err(NoRoom::Sender { waiting, max, in_all }) => {
-                let (waiting, max) = (count(waiting), count(max));
-                Err(Reason::MessageQuotaExceeded { from: from.clone(), to, waiting, max, in_all })
+                Err(Reason::MessageQuotaExceeded(crowded(Some(from), waiting, max, in_all)))
             }
-            Err(NoRoom::Inbox { waiting, max, in_all }) => {
-                Err(Reason::InboxFull { to, waiting: count(waiting), max: count(max), in_all })
-            }
+            Err(NoRoom::Inbox { waiting, max, in_all }) => Err(Reason::InboxFull(crowded(None, waiting, max, in_all))),
         }
     }
 }

@@ -26,7 +26,8 @@ pub struct DeliverRule {
 }
 
 const TO_HINT: &str = "name the agent: deliver = { to = \"{to}\" }";
-const BODY_HINT: &str = "name the parameters that the recipient is given: deliver = { to = \"{to}\", body = [\"text\"] }";
+const BODY_HINT: &str =
+    "name the parameters that the recipient is given: deliver = { to = \"{to}\", body = [\"text\"] }";
 
 /// Reads `deliver`.
 pub(super) fn read<'a>(
@@ -37,7 +38,11 @@ pub(super) fn read<'a>(
     let (span, node) = action.get("deliver")?;
     if action.get("call").is_some() {
         let message = "an action delivers a message or makes a `call`, not both";
-        problems.error(&span, message, "a message is delivered at once, and a call may fail: make two action types of it");
+        problems.error(
+            &span,
+            message,
+            "a message is delivered at once, and a call may fail: make two action types of it",
+        );
     }
     let body = table(node, "`deliver`", problems)?;
     let mut body = Table::new(scope.source, body, node.span(), "this delivery");
@@ -61,7 +66,8 @@ pub(super) fn read<'a>(
     if named.is_empty() {
         problems.error(&span, "this message has no content", BODY_HINT);
     }
-    if let Some(twice) = named.iter().enumerate().find(|(at, name)| named.iter().take(*at).any(|other| other == *name)) {
+    if let Some(twice) = named.iter().enumerate().find(|(at, name)| named.iter().take(*at).any(|other| other == *name))
+    {
         problems.error(&span, format!("`{}` is in the message twice", twice.1), "name each parameter once");
     }
     let (name, ty) = (SmolStr::new_static("recipient"), FactType::new(AGENT).ok()?);
@@ -79,7 +85,8 @@ fn is_named(parts: &[Part], span: &Range<usize>, problems: &mut Problems) -> boo
 
 /// The parameters that do not name the recipient.
 fn rest(to: &[TemplatePart], params: &Params) -> Vec<SmolStr> {
-    let names = |name: &str| to.iter().any(|part| matches!(part, TemplatePart::Param { name: named, .. } if named == name));
+    let names =
+        |name: &str| to.iter().any(|part| matches!(part, TemplatePart::Param { name: named, .. } if named == name));
     properties(params).filter(|name| !names(name)).map(SmolStr::new).collect()
 }
 
@@ -98,12 +105,7 @@ fn is_param(name: &str, span: &Range<usize>, params: &Params, problems: &mut Pro
     false
 }
 
-fn template(
-    parts: Vec<Part>,
-    params: &Params,
-    reads: &Reads,
-    problems: &mut Problems,
-) -> Option<Vec<TemplatePart>> {
+fn template(parts: Vec<Part>, params: &Params, reads: &Reads, problems: &mut Problems) -> Option<Vec<TemplatePart>> {
     let before = problems.errors();
     let parts = parts.into_iter().filter_map(|part| match part {
         Part::Literal(text) => Some(TemplatePart::Literal(text.into())),

@@ -174,16 +174,7 @@ impl Reason {
                 "{EFFECTS_MAX} calls, or {EFFECTS_PER_AGENT_MAX} of one agent, are already in flight, which is the limit"
             ),
             Self::RecipientNotActive { to } => format!("{to} is not an active agent, so nothing was delivered"),
-            Self::MessageQuotaExceeded { from, to, waiting, max, in_all } => {
-                let place = if *in_all { "all inboxes".to_owned() } else { format!("the inbox of {to}") };
-                format!("{waiting} messages of {from} wait in {place}, of {max} that may")
-            }
-            Self::InboxFull { to, waiting, max, in_all: false } => {
-                format!("{waiting} messages wait in the inbox of {to}, of {max} that may")
-            }
-            Self::InboxFull { waiting, max, in_all: true, .. } => {
-                format!("{waiting} messages wait in all inboxes, of {max} that may")
-            }
+            Self::MessageQuotaExceeded(crowded) | Self::InboxFull(crowded) => crowded.to_string(),
             Self::SelfApproval { by, review } => format!("{by} acts in rev_{review}, and cannot approve it"),
             Self::ApprovalExpired { review, until, at } => {
                 format!("the approval of rev_{review} was good until {}, and it is {}", Utc(*until), Utc(*at))
@@ -296,8 +287,10 @@ impl Reason {
             Self::EffectInvalid { why } => why.hint(),
             Self::TooManyEffects => "resolve those that are in doubt (`countersign effect list`), then retry",
             Self::RecipientNotActive { .. } => "correct the name; an operator registers agents and sets their standing",
-            Self::MessageQuotaExceeded { .. } => "nothing was delivered; send again when the recipient has acknowledged some",
-            Self::InboxFull { .. } => "nothing was delivered; send again when some of them are acknowledged",
+            Self::MessageQuotaExceeded(_) => {
+                "nothing was delivered; send again when the recipient has acknowledged some"
+            }
+            Self::InboxFull(_) => "nothing was delivered; send again when some of them are acknowledged",
             Self::SelfApproval { .. } => "a reviewer who does not act in it must decide",
             Self::ApprovalExpired { .. } => SHOW_AGAIN,
             Self::ApprovalOutdated { .. } => "nothing was done; act again and have it approved as it is now",

@@ -113,7 +113,9 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
             out.u64(*expires_at_ms);
             write_signed(out, entry, form);
         }
-        Event::Withdrawal { .. } | Event::Expiry { .. } | Event::Acknowledgement { .. } => write_signed(out, entry, form),
+        Event::Withdrawal { .. } | Event::Expiry { .. } | Event::Acknowledgement { .. } => {
+            write_signed(out, entry, form)
+        }
         Event::Erasure { forgotten, reason, .. } => {
             write_forgotten(out, forgotten);
             out.key("reason");

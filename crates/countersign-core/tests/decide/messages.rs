@@ -98,7 +98,10 @@ fn facts_name_the_recipient_and_an_action_does_more_than_write() {
     assert_eq!(in_words(&decision), "committed");
     assert_eq!((decision.writes.len(), decision.charges.len()), (1, 1));
     assert_eq!(decision.message.unwrap().body[..], ["case", "text"], "all parameters, where none is named");
-    assert!(decision.reads.iter().any(|read| read.fact == FactId::of_agent(&agent("ben"))), "who was written to was read");
+    assert!(
+        decision.reads.iter().any(|read| read.fact == FactId::of_agent(&agent("ben"))),
+        "who was written to was read"
+    );
     assert_eq!(world.verdict(), "precondition_failed: case-is-open false");
     assert_eq!(waiting(&world, "ben").len(), 1);
 }
@@ -159,8 +162,14 @@ fn whoever_writes_to_everyone_leaves_the_others_room() {
 fn a_delegation_must_reach_the_recipient() {
     let mut world = world();
     (world.action, world.params) = ("report".into(), json!({"case": "7", "text": "done"}));
-    world.feed("Agent::\"lead\"", Some(json!({"org": "acme", "roles": [], "standing": "active", "trust": 1, "key": key(2)})));
-    world.feed("Agent::\"agent-1\"", Some(json!({"org": "acme", "roles": [], "standing": "active", "trust": 1, "key": key(3)})));
+    world.feed(
+        "Agent::\"lead\"",
+        Some(json!({"org": "acme", "roles": [], "standing": "active", "trust": 1, "key": key(2)})),
+    );
+    world.feed(
+        "Agent::\"agent-1\"",
+        Some(json!({"org": "acme", "roles": [], "standing": "active", "trust": 1, "key": key(3)})),
+    );
     let mut hop = scope("agent-1", 3);
     hop.facts = Some(["Case::\"7\"".parse().unwrap()].into_iter().collect());
     world.chain = Some(chain("lead", 2, vec![hop.clone()]));
@@ -257,7 +266,10 @@ fn what_was_halted_or_revoked_since_is_withheld() {
         assert_eq!(now(&world), Some(Withheld::Halted(scope.clone())));
         world.state.halts.resume(&scope);
     }
-    world.state.halts.halt(Scope::Agent(agent("ben")), Halt { entry: 1, by: agent("root"), at_ms: 1, reason: "r".into() });
+    world
+        .state
+        .halts
+        .halt(Scope::Agent(agent("ben")), Halt { entry: 1, by: agent("root"), at_ms: 1, reason: "r".into() });
     assert_eq!(now(&world), None, "someone else's");
     world.register(&[], "quarantined", 1);
     assert_eq!(now(&world), Some(Withheld::NotActive(sender.clone())));

@@ -199,7 +199,9 @@ impl Sent {
             at_ms: self.entry.time_ms,
             from: self.waiting.from.clone(),
             auth,
-            chain: action.and_then(|it| it.chain.as_ref()).map_or_else(Vec::new, |chain| chain.agents().cloned().collect()),
+            chain: action
+                .and_then(|it| it.chain.as_ref())
+                .map_or_else(Vec::new, |chain| chain.agents().cloned().collect()),
             action: action.map(|action| action.action.clone()),
             approved_by: self.parked.as_ref().map(|_| self.entry.by.clone()),
             labels: labels_of(self.asked()).to_vec(),

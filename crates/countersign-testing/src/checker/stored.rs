@@ -100,7 +100,11 @@ pub fn leaf(bytes: &[u8]) -> Result<Json, String> {
         let name = MEMBERS.get(number(member)? as usize).filter(|name| !name.is_empty()).ok_or("an unknown member")?;
         let word = |words: &[&str], from: u64| {
             let at = number(value)?.checked_sub(from).ok_or("a number that is too low")?;
-            words.get(at as usize).filter(|word| !word.is_empty()).map(|word| json!(word)).ok_or_else(|| format!("an unknown {name}"))
+            words
+                .get(at as usize)
+                .filter(|word| !word.is_empty())
+                .map(|word| json!(word))
+                .ok_or_else(|| format!("an unknown {name}"))
         };
         let value = match *name {
             "kind" => word(&KINDS, 1)?,

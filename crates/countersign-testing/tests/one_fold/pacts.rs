@@ -141,8 +141,7 @@ id = "note-is-open"
 that = 'resource.open'
 "#;
 
-pub const ACTIONS: [&str; 9] =
-    ["write", "close", "ask", "ask_mail", "mail", "debit", "move", "tell", "ask_tell"];
+pub const ACTIONS: [&str; 9] = ["write", "close", "ask", "ask_mail", "mail", "debit", "move", "tell", "ask_tell"];
 
 pub fn pact(rules: &str, actions: &[&str], version: u64) -> String {
     let params = |action: &&str| {

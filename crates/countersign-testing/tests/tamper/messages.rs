@@ -126,8 +126,7 @@ fn attack_a_message_goes_to_another_or_to_no_one() {
         move |entry: &mut Entry| {
             let Event::Action(decided) = &mut entry.event else { panic!("{entry:?}") };
             let message = decided.decision.message.take().unwrap();
-            decided.decision.message =
-                to.map(|to| countersign_core::message::Message { to: agent(to), ..message });
+            decided.decision.message = to.map(|to| countersign_core::message::Message { to: agent(to), ..message });
         }
     };
     for to in [Some("carl"), Some("nobody"), None] {

@@ -126,8 +126,7 @@ impl App {
                 let _ = moved.send(());
             };
             let listening = self.gate.arrivals().once(caller.name.clone(), Box::new(told));
-            let has_come =
-                self.gate.view().waiting_for(&caller.name).last().is_some_and(|last| Some(last.id) > after);
+            let has_come = self.gate.view().waiting_for(&caller.name).last().is_some_and(|last| Some(last.id) > after);
             if has_come || tokio::time::timeout_at(until, moves).await.is_err() {
                 self.gate.arrivals().cancel(listening);
                 return true;
@@ -143,9 +142,11 @@ impl App {
     }
 }
 
+/// Whether a stream is asked for, and not a page as well.
 fn wants_events(headers: &HeaderMap) -> bool {
-    let mut accepts = headers.get_all(header::ACCEPT).into_iter().filter_map(|accept| accept.to_str().ok());
-    accepts.any(|accept| accept.split(',').any(|kind| kind.trim().starts_with("text/event-stream")))
+    let accepts = || headers.get_all(header::ACCEPT).into_iter().filter_map(|accept| accept.to_str().ok());
+    let takes = |kind: &str| accepts().any(|accept| accept.split(',').any(|it| it.trim().starts_with(kind)));
+    takes("text/event-stream") && !takes("application/json")
 }
 
 fn named(name: &str) -> Result<MessageId, HttpError> {

@@ -2,7 +2,8 @@
 //! built, the guard decides and bodies are read.
 
 use super::{
-    App, actions, agents, batch, claims, effects, facts, halts, inbox, keys, ledger, log, pacts, reviews, service, sessions,
+    App, actions, agents, batch, claims, effects, facts, halts, inbox, keys, ledger, log, pacts, reviews, service,
+    sessions,
 };
 use axum::Router;
 use axum::routing::{MethodFilter, MethodRouter, on};

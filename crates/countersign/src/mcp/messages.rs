@@ -90,7 +90,12 @@ impl GateClient {
     }
 
     /// Sends a message: an action of the pact that delivers it.
-    pub(super) fn send_message(&self, arguments: &str, key: Option<String>, seen: &Observations) -> Result<Raw, Refusal> {
+    pub(super) fn send_message(
+        &self,
+        arguments: &str,
+        key: Option<String>,
+        seen: &Observations,
+    ) -> Result<Raw, Refusal> {
         let given: Send = parse(arguments)?;
         let key = match key {
             Some(key) => IdempotencyKey::new(key.as_str())
@@ -102,7 +107,11 @@ impl GateClient {
         let sending = mapping.messages().iter().find(|sending| sending.name() == given.message);
         let Some(sending) = sending else {
             let known: Vec<String> = mapping.messages().iter().map(Sending::name).collect();
-            return Err(Refusal::arguments(&format!("no pact has a message `{}`; there is {}", given.message, known.join(", "))));
+            return Err(Refusal::arguments(&format!(
+                "no pact has a message `{}`; there is {}",
+                given.message,
+                known.join(", ")
+            )));
         };
         let mut request = ActionRequest {
             pact: sending.pact.clone(),

@@ -57,7 +57,10 @@ fn models_write_read_and_acknowledge() {
     coder.initialize();
     tester.initialize();
     let tools = coder.tools();
-    assert!(tools.contains(&"countersign_inbox".to_owned()) && tools.contains(&"countersign_send".to_owned()), "{tools:?}");
+    assert!(
+        tools.contains(&"countersign_inbox".to_owned()) && tools.contains(&"countersign_send".to_owned()),
+        "{tools:?}"
+    );
     let tell = |text: &str| json!({"message": "office.tell", "params": {"to": "tester-1", "text": text}});
     let sent = coder.call("countersign_send", &tell("the build is red"));
     assert_eq!(sent["_meta"]["countersign"]["verdict"], "committed", "{sent}");

@@ -104,7 +104,8 @@ impl Seen {
     fn take(&mut self, message: &Json) -> u64 {
         let entry = message["entry"].as_u64().unwrap();
         assert_eq!(message["message"], format!("msg_{entry}"));
-        let (from, number) = (message["from"].as_str().unwrap().to_owned(), message["body"]["number"].as_u64().unwrap());
+        let (from, number) =
+            (message["from"].as_str().unwrap().to_owned(), message["body"]["number"].as_u64().unwrap());
         assert!(!self.acknowledged.contains(&entry), "{message} came again although it was acknowledged");
         if let Some(before) = self.messages.get(&entry) {
             assert_eq!(*before, (from, number), "another message under the name of an earlier one");
@@ -143,7 +144,10 @@ fn reader(world: &World, by: &str, seed: u64) -> Seen {
         }
         if let Some(done) = world.ask(&http, by, "/v1/inbox/ack", Some(&json!({"messages": names}))) {
             // What did not wait any more was acknowledged by a request whose answer was lost.
-            assert_eq!(done["acknowledged"].as_array().unwrap().len() + done["not_waiting"].as_array().unwrap().len(), most);
+            assert_eq!(
+                done["acknowledged"].as_array().unwrap().len() + done["not_waiting"].as_array().unwrap().len(),
+                most
+            );
             seen.acknowledged.extend(entries.iter().take(most));
         }
     }

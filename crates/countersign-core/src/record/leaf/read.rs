@@ -15,8 +15,8 @@ use minicbor::encode::Write as Sink;
 /// Whether a leaf of this kind may have this member.
 fn may_have(kind: Kind, member: u8) -> bool {
     use Kind::{
-        Acknowledgement, Action, Approval, Batch, Confirm, Dispatch, Erasure, Expiry, Extension, Feed, Genesis, Group, Halt, Held, Pact,
-        Reading, Refusal, Resume, Rotation, Session, Settle, Shadow, Withdrawal,
+        Acknowledgement, Action, Approval, Batch, Confirm, Dispatch, Erasure, Expiry, Extension, Feed, Genesis, Group,
+        Halt, Held, Pact, Reading, Refusal, Resume, Rotation, Session, Settle, Shadow, Withdrawal,
     };
     match member {
         0..=6 | 20..=25 | 29 => true,

@@ -127,7 +127,8 @@ impl<'a> Fields<'a> {
         if let Some(decision) = event.decision() {
             fields.pact = decision.pact.as_ref().map(lend);
             fields.reads = Some(Versions::Reads(&decision.reads));
-            fields.delivery = decision.message.as_ref().map(|message| Delivered { to: message.to.as_str(), from: None });
+            fields.delivery =
+                decision.message.as_ref().map(|message| Delivered { to: message.to.as_str(), from: None });
         }
         match event {
             Event::Action(decided) => {
@@ -197,7 +198,10 @@ impl<'a> Fields<'a> {
             batch: leaf.batch,
             actions: leaf.actions.as_deref().map(Ids::List),
             keys: leaf.keys.as_deref().map(Keys::List),
-            delivery: leaf.to.as_ref().map(|to| Delivered { to: to.as_str(), from: leaf.from.as_ref().map(AgentId::as_str) }),
+            delivery: leaf
+                .to
+                .as_ref()
+                .map(|to| Delivered { to: to.as_str(), from: leaf.from.as_ref().map(AgentId::as_str) }),
             acknowledged: leaf.acknowledged.as_deref().map(Cow::Borrowed),
         }
     }

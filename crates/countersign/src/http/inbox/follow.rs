@@ -183,6 +183,7 @@ impl Following {
 }
 
 fn refused(error: &HttpError) -> Bytes {
-    let error = serde_json::json!({"error": {"code": error.code.as_str(), "message": error.message, "hint": error.hint}});
+    let error =
+        serde_json::json!({"error": {"code": error.code.as_str(), "message": error.message, "hint": error.hint}});
     format!("event: refused\ndata: {error}\n\n").into()
 }

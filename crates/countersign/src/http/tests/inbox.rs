@@ -45,7 +45,8 @@ fn office() -> Server {
 
 fn tell(server: &Server, by: u8, to: &str, text: &str) -> Value {
     let params = json!({"to": to, "text": text});
-    let body = json!({"pact": "office", "action": "tell", "params": params, "idempotency_key": format!("{:0>32}", nonce())});
+    let body =
+        json!({"pact": "office", "action": "tell", "params": params, "idempotency_key": format!("{:0>32}", nonce())});
     let told = post(server, by, "/v1/actions", &body.to_string().replace("nonce-of-a-test-", "nonceofatest"));
     assert_eq!(told.status, 200, "{told:?}");
     told.json()
@@ -87,10 +88,17 @@ fn a_message_comes_with_its_sender_and_again_until_it_is_acknowledged() {
     assert_eq!((names(&page), &page["next"], &page["waiting"]), (vec![&*one, &*two], &json!(two), &json!(3)));
     assert_eq!(names(&inbox(&server, BEN, &format!("?after={two}"))), [&three]);
     let done = acknowledge(&server, BEN, &[&two, "msg_0", &two]);
-    assert_eq!((&done["acknowledged"], &done["not_waiting"], &done["waiting"]), (&json!([two]), &json!(["msg_0"]), &json!(2)));
+    assert_eq!(
+        (&done["acknowledged"], &done["not_waiting"], &done["waiting"]),
+        (&json!([two]), &json!(["msg_0"]), &json!(2))
+    );
     assert!(done["receipt"].as_str().unwrap().starts_with("rct1."));
     let again = acknowledge(&server, BEN, &[&two]);
-    assert_eq!((&again["acknowledged"], again.get("entry")), (&json!([]), None), "once is enough, and leaves one entry");
+    assert_eq!(
+        (&again["acknowledged"], again.get("entry")),
+        (&json!([]), None),
+        "once is enough, and leaves one entry"
+    );
     assert_eq!(names(&inbox(&server, BEN, "")), [&one, &three]);
 }
 
@@ -132,7 +140,14 @@ fn queries_and_bodies_that_make_no_sense_are_refused() {
         assert_error(&send(&server, BEN, "GET", &format!("/v1/inbox{query}"), &[], ""), 400, "invalid_path");
     }
     let many = json!({"messages": vec!["msg_1"; 1025]}).to_string();
-    for body in [r#"{"messages": []}"#, r#"{"messages": "msg_1"}"#, r#"{"messages": ["1"]}"#, r#"{"messages": [1]}"#, "{}", &many] {
+    for body in [
+        r#"{"messages": []}"#,
+        r#"{"messages": "msg_1"}"#,
+        r#"{"messages": ["1"]}"#,
+        r#"{"messages": [1]}"#,
+        "{}",
+        &many,
+    ] {
         assert_error(&post(&server, BEN, "/v1/inbox/ack", body), 400, "invalid_field");
     }
 }
@@ -156,14 +171,9 @@ struct Events(BufReader<TcpStream>);
 impl Events {
     fn open(server: &Server, by: u8, query: &str) -> Self {
         let (target, authority) = (format!("/v1/inbox{query}"), server.addr.to_string());
-        let headers = sign(
-            &signed::key(by),
-            &signable("GET", &target, &authority, ""),
-            signed::ORIGIN,
-            now_s(),
-            &nonce(),
-        )
-        .unwrap();
+        let headers =
+            sign(&signed::key(by), &signable("GET", &target, &authority, ""), signed::ORIGIN, now_s(), &nonce())
+                .unwrap();
         let mut stream = TcpStream::connect(server.addr).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let head = format!("GET {target} HTTP/1.1\r\nHost: {authority}\r\nAccept: text/event-stream\r\n");
@@ -265,7 +275,11 @@ fn attack_what_a_revoked_agent_sent_is_withheld_and_keeps_its_place() {
     assert_eq!(events.message(), two);
     assert_eq!(put(&server, ADMIN, "/v1/facts/Agent/carl", &agent(CARL, "active")).status, 200);
     let (_, whole) = events.next().unwrap();
-    assert_eq!((&whole["message"], &whole["body"]), (&json!(one), &json!({"text": "one"})), "the same message, now whole");
+    assert_eq!(
+        (&whole["message"], &whole["body"]),
+        (&json!(one), &json!({"text": "one"})),
+        "the same message, now whole"
+    );
 }
 
 #[test]
@@ -278,7 +292,10 @@ fn what_is_erased_keeps_its_place_and_can_be_acknowledged() {
     let page = inbox(&server, BEN, "");
     assert_eq!(names(&page), [&one, &two]);
     let erased = &page["messages"][0];
-    assert_eq!((&erased["erased"], &erased["from"], &erased["auth"]), (&json!(true), &json!("refund-1"), &json!("signature")));
+    assert_eq!(
+        (&erased["erased"], &erased["from"], &erased["auth"]),
+        (&json!(true), &json!("refund-1"), &json!("signature"))
+    );
     assert!(erased.get("body").is_none() && erased.get("action").is_none());
     assert!(!page.to_string().contains("\"one\""), "{page}");
     assert_eq!(acknowledge(&server, BEN, &[&one])["acknowledged"], json!([one]));
