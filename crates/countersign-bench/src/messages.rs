@@ -86,9 +86,9 @@ fn exchange(gate: &Gate, round: u64, messages: u64) -> Result<u64> {
 fn one_turn(gate: &Gate, pair: u64, turn: u64) -> Result<()> {
     let (from, to) = (AgentId::new(sender(pair))?, AgentId::new(recipient(pair))?);
     for number in 0..AT_ONCE {
-        let body = format!(
-            r#"{{"pact":"office","action":"tell","idempotency_key":"{turn:016x}{number:016x}","params":{{"to":"{to}","text":"what was found in case {number}"}}}}"#
-        );
+        let params = format!(r#"{{"to":"{to}","text":"what was found in case {number}"}}"#);
+        let key = format!("{turn:016x}{number:016x}");
+        let body = format!(r#"{{"pact":"office","action":"tell","idempotency_key":"{key}","params":{params}}}"#);
         let action = gate.admit(from.clone(), Auth::None, body.into())?;
         let Answer::Entered(entered) = gate.call(Request::Act(Box::new(action)))? else {
             bail!("it was decided before")
