@@ -198,7 +198,8 @@ impl Events {
     fn next(&mut self) -> Option<(String, Value)> {
         let mut kind = String::new();
         loop {
-            let line = self.line()?;
+            // A piece without bytes is the last.
+            let line = self.line().filter(|line| line != "0")?;
             if let Some(event) = line.strip_prefix("event: ") {
                 kind = event.to_owned();
             }
