@@ -140,7 +140,8 @@ fn what_is_in_the_way_is_said_in_this_order() {
         fill(&mut world, &format!("other-{sender}"), "ben", INBOX_PER_SENDER_MAX - 1);
     }
     assert_eq!(world.verdict(), "committed");
-    fill(&mut world, "late", "ben", INBOX_MESSAGES_MAX - waiting(&world, "ben").len());
+    let left = INBOX_MESSAGES_MAX - waiting(&world, "ben").len();
+    fill(&mut world, "late", "ben", left);
     assert_eq!(world.verdict(), "inbox_full");
     world.params = json!({"to": "carl", "text": "x"});
     colleague(&mut world, "carl", "acme", "active");
