@@ -37,9 +37,12 @@ def test_a_message_comes_again_until_it_is_acknowledged(client: Client, lead: Cl
     assert (page.waiting, page.next) == (2, None)
     message = page.messages[0]
     assert (message.sender, message.auth, message.action) == ("refund-1", "signature", "tell")
-    assert message.pact is not None and message.pact.name == "office"
+    assert message.pact is not None
+    assert message.pact.name == "office"
     assert message.body == {"text": "one", "about": {"case": "7"}}
-    assert not message.erased and message.withheld is None and message.chain == ()
+    assert not message.erased
+    assert message.withheld is None
+    assert message.chain == ()
     assert [one.message for one in lead.inbox(after=first)] == [second]
     assert lead.inbox(limit=1).next == first
     done = lead.acknowledge(message)

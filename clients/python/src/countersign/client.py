@@ -230,8 +230,7 @@ class Client:
         while True:
             waits = wait_ms if following.waits else 0
             page = self.inbox(after=following.start, wait_ms=waits)
-            for message in following.news(page):
-                yield message
+            yield from following.news(page)
 
     def effect(self, effect: InFlight | str, *, wait_ms: int = 0) -> Outcome:
         """What has become of an external call; the gate waits for up to `wait_ms` for a change."""
