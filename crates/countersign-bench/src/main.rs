@@ -24,6 +24,7 @@ mod outside;
 mod parts;
 mod postgres;
 mod report;
+mod screen;
 mod workload;
 
 use anyhow::{Context as _, Result};
@@ -89,6 +90,8 @@ enum Part {
     Postgres,
     /// Facts in a PostgreSQL of the user, and a hand-written client beside it.
     Outside,
+    /// Screening of content.
+    Screen,
     /// Ten million entries, beside ten thousand facts.
     Growth,
 }

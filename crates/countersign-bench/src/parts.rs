@@ -2,7 +2,7 @@
 
 use super::report::{self, Report};
 use super::workload::Bench;
-use super::{Part, REST, effects, floor, gate, http, log, mcp, outside, postgres, rest};
+use super::{Part, REST, effects, floor, gate, http, log, mcp, outside, postgres, rest, screen};
 use anyhow::{Context as _, Result};
 use std::path::Path;
 
@@ -72,6 +72,10 @@ pub fn measure(dir: &Path, report: &mut Report, wants: impl Fn(Part) -> bool) ->
             rest();
             mcp::measure(&dir.join(format!("mcp-{over}")), over, report)?;
         }
+    }
+    if wants(Part::Screen) {
+        said("screening of content");
+        screen::measure(report);
     }
     if wants(Part::Outside) {
         said("facts in a PostgreSQL of the user, and a hand-written client beside it");

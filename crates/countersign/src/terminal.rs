@@ -5,7 +5,7 @@
 mod escape;
 mod wrap;
 
-pub use escape::inline;
+pub use countersign_core::screen::visible::inline;
 
 use countersign_core::utc::Utc;
 use escape::{coloured, escaped, escaped_json};

@@ -1,0 +1,133 @@
+//! One pass over a text that tells which of the other passes could find anything in it.
+
+/// What a text is made of, by number.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Profile {
+    /// Something beside letters, digits, signs and spaces of ASCII.
+    pub is_odd: bool,
+    pub digits: usize,
+    /// The longest run of characters that base64 has.
+    pub run_max: usize,
+    /// `%`, `&#` and backslashes: what begins an escape.
+    pub percents: usize,
+    pub entities: usize,
+    pub backslashes: usize,
+    /// Letters that stand alone.
+    pub singles: usize,
+    /// Groups of exactly two characters that base64 has.
+    pub pairs: usize,
+    /// Digits right behind a letter.
+    pub leet: usize,
+}
+
+const SPACE: u8 = 0;
+const SIGN: u8 = 1;
+const LETTER: u8 = 2;
+const DIGIT: u8 = 3;
+/// Signs that base64 has.
+const JOINT: u8 = 4;
+const PERCENT: u8 = 5;
+const BACKSLASH: u8 = 6;
+const HASH: u8 = 7;
+const ODD: u8 = 8;
+
+const fn class(byte: u8) -> u8 {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' => LETTER,
+        b'0'..=b'9' => DIGIT,
+        b'+' | b'/' | b'-' | b'_' => JOINT,
+        b'%' => PERCENT,
+        b'\\' => BACKSLASH,
+        b'#' => HASH,
+        b' ' | b'\t' | b'\n' | b'\r' => SPACE,
+        b'!'..=b'~' => SIGN,
+        _ => ODD,
+    }
+}
+
+const CLASSES: [u8; 256] = {
+    let mut classes = [ODD; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = class(byte as u8);
+        byte += 1;
+    }
+    classes
+};
+
+impl Profile {
+    pub fn of(text: &str) -> Self {
+        let mut profile = Self::default();
+        let mut run = 0_usize;
+        let mut before = 0_u8;
+        let mut before_class = SPACE;
+        for byte in text.bytes() {
+            let class = CLASSES.get(usize::from(byte)).copied().unwrap_or(ODD);
+            match class {
+                LETTER | JOINT => run = run.saturating_add(1),
+                DIGIT => {
+                    run = run.saturating_add(1);
+                    profile.digits = profile.digits.saturating_add(1);
+                    if before_class == LETTER {
+                        profile.leet = profile.leet.saturating_add(1);
+                    }
+                }
+                _ => {
+                    profile.end_run(run, before_class);
+                    run = 0;
+                    profile.sign(class, before);
+                }
+            }
+            (before, before_class) = (byte, class);
+        }
+        profile.end_run(run, before_class);
+        profile
+    }
+
+    fn end_run(&mut self, run: usize, last: u8) {
+        self.run_max = self.run_max.max(run);
+        if run == 1 && matches!(last, LETTER | DIGIT) {
+            self.singles = self.singles.saturating_add(1);
+        } else if run == 2 {
+            self.pairs = self.pairs.saturating_add(1);
+        }
+    }
+
+    fn sign(&mut self, class: u8, before: u8) {
+        let count = match class {
+            ODD => {
+                self.is_odd = true;
+                return;
+            }
+            PERCENT => &mut self.percents,
+            BACKSLASH => &mut self.backslashes,
+            HASH if before == b'&' => &mut self.entities,
+            _ => return,
+        };
+        *count = count.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_counted_in_one_pass() {
+        let profile = Profile::of("a b %41 &#65; \\u0041 h3ll0 12 ![x](y) \u{e9}");
+        let expected = Profile {
+            is_odd: true,
+            digits: 12,
+            run_max: 5,
+            percents: 1,
+            entities: 1,
+            backslashes: 1,
+            singles: 4,
+            pairs: 3,
+            leet: 3,
+        };
+        assert_eq!(profile, expected);
+        assert!(!Profile::of("plain ASCII.\r\n\tAll of it ~").is_odd);
+        assert!(Profile::of("\u{1b}").is_odd && Profile::of("\u{7f}").is_odd);
+    }
+}
