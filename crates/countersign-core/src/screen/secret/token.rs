@@ -90,8 +90,8 @@ const TELEGRAM: &str = ":AA";
 static STARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let starts =
         SHAPES.iter().map(|(start, ..)| *start).chain([BEGIN, AUTHORITY, TELEGRAM]).chain(word::WORDS.iter().copied());
-    let searcher = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).ascii_case_insensitive(true);
-    searcher.build(starts).ok()
+    let mut searcher = AhoCorasick::builder();
+    searcher.match_kind(MatchKind::LeftmostLongest).ascii_case_insensitive(true).build(starts).ok()
 });
 
 /// Tells of every token: the rule and the place.
