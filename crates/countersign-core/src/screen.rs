@@ -203,11 +203,12 @@ impl Screen {
         safe::safe(text, &self.places(text), bytes_max)
     }
 
-    /// Where secrets and look-alikes stand in a text, all of them.
+    /// Where secrets, look-alikes and piles of marks stand in a text, all of them.
     fn places(&self, text: &str) -> Vec<(Suspicion, &'static str, Range<usize>)> {
         let mut places = Vec::new();
         self.look(text, &Origin::Sent, 0, &mut |suspicion, rule, bytes, _, _| {
-            if matches!(suspicion, Suspicion::Secret | Suspicion::Lookalike) {
+            // Marks are hidden by nothing but their number.
+            if matches!(suspicion, Suspicion::Secret | Suspicion::Lookalike) || rule == "hidden_marks" {
                 places.push((suspicion, rule, bytes_in(text, bytes)));
             }
         });

@@ -145,28 +145,30 @@ fn letters(text: &str, one: char) -> Derived {
     })
 }
 
-/// Letters that stand apart, put together. More than one separator is a space.
+/// Letters that stand apart, put together. More than one separator, or another one than before, is a space.
 fn together(text: &str) -> Derived {
     let is_gap = |char: char| char.is_whitespace() || matches!(char, '.' | '-' | '_' | '*' | '|' | ',');
     let mut out = Derived::with_room_for(text.len());
     let mut chars = text.char_indices().peekable();
-    // Whether the letter before stood alone, and how many separators came since.
-    let (mut was_alone, mut gaps, mut gap_at) = (false, 0_usize, 0_usize);
-    let mut was_letter = false;
+    // The separators since the last letter: how many, where the first is and which.
+    let (mut gaps, mut gap) = (0_usize, (0_usize, ' '));
+    // Whether the letter before stood alone, and what stands between the letters of this word.
+    let (mut was_alone, mut joint) = (false, None);
     while let Some((at, char)) = chars.next() {
         if is_gap(char) {
-            gap_at = if gaps == 0 { at } else { gap_at };
+            gap = if gaps == 0 { (at, char) } else { gap };
             gaps = gaps.saturating_add(1);
             continue;
         }
-        let is_alone =
-            (gaps > 0 || at == 0) && char.is_alphanumeric() && chars.peek().is_none_or(|(_, next)| is_gap(*next));
-        if gaps > 1 || gaps == 1 && !(was_alone && is_alone) {
-            out.push(' ', gap_at);
+        let begins = gaps > 0 || at == 0;
+        let is_alone = begins && char.is_alphanumeric() && chars.peek().is_none_or(|(_, next)| is_gap(*next));
+        let goes_on = gaps == 1 && was_alone && is_alone && joint.is_none_or(|joint| joint == gap.1);
+        if gaps > 0 && !goes_on {
+            out.push(' ', gap.0);
         }
+        joint = goes_on.then_some(gap.1);
         out.push(char, at);
-        was_alone = if gaps == 0 && was_letter { false } else { is_alone };
-        was_letter = char.is_alphanumeric();
+        was_alone = is_alone;
         gaps = 0;
     }
     out.mark(text.len());

@@ -58,39 +58,38 @@ const CLASSES: [u8; 256] = {
 impl Profile {
     pub fn of(text: &str) -> Self {
         let mut profile = Self::default();
-        let mut run = 0_usize;
+        let (mut run, mut word) = (0_usize, 0_usize);
         let mut before = 0_u8;
         let mut before_class = SPACE;
         for byte in text.bytes() {
             let class = CLASSES.get(usize::from(byte)).copied().unwrap_or(ODD);
-            match class {
-                LETTER | JOINT => run = run.saturating_add(1),
-                DIGIT => {
-                    run = run.saturating_add(1);
+            if matches!(class, LETTER | DIGIT) {
+                (run, word) = (run.saturating_add(1), word.saturating_add(1));
+                if class == DIGIT {
                     profile.digits = profile.digits.saturating_add(1);
-                    if before_class == LETTER {
-                        profile.leet = profile.leet.saturating_add(1);
-                    }
+                    profile.leet = profile.leet.saturating_add(usize::from(before_class == LETTER));
                 }
-                _ => {
-                    profile.end_run(run, before_class);
+            } else {
+                profile.singles = profile.singles.saturating_add(usize::from(word == 1));
+                word = 0;
+                if class == JOINT {
+                    run = run.saturating_add(1);
+                } else {
+                    profile.end_run(run);
                     run = 0;
                     profile.sign(class, before);
                 }
             }
             (before, before_class) = (byte, class);
         }
-        profile.end_run(run, before_class);
+        profile.singles = profile.singles.saturating_add(usize::from(word == 1));
+        profile.end_run(run);
         profile
     }
 
-    fn end_run(&mut self, run: usize, last: u8) {
+    fn end_run(&mut self, run: usize) {
         self.run_max = self.run_max.max(run);
-        if run == 1 && matches!(last, LETTER | DIGIT) {
-            self.singles = self.singles.saturating_add(1);
-        } else if run == 2 {
-            self.pairs = self.pairs.saturating_add(1);
-        }
+        self.pairs = self.pairs.saturating_add(usize::from(run == 2));
     }
 
     fn sign(&mut self, class: u8, before: u8) {

@@ -7,7 +7,10 @@
 
 mod table;
 
-use super::terms::{ADDRESS, ADDRESSED, AGENT, GATE_TOOL, Hit, MATTER, Meaning, ORDERS, PRIOR, PRIOR_ORDERS, ROLE};
+use super::picture;
+use super::terms::{
+    ADDRESS, ADDRESSED, AGENT, GATE_TOOL, Hit, MATTER, Meaning, ORDERS, PICTURE, PRIOR, PRIOR_ORDERS, ROLE,
+};
 use std::ops::Range;
 use table::RULES;
 
@@ -42,6 +45,9 @@ pub(super) fn signs(folded: &str, mut hits: Vec<Hit>) -> Vec<Sign> {
         rule.find(&hits, |range| signs.push(Sign { rule: rule.name, score: rule.score, range }));
     }
     signs.extend(calls_with_arguments(folded, &hits));
+    if says & PICTURE != 0 {
+        signs.extend(picture::signs(folded));
+    }
     signs.sort_by_key(|sign| (sign.range.start, sign.range.end));
     signs
 }

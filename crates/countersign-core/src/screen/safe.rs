@@ -9,7 +9,7 @@ pub(super) fn safe(text: &str, places: &[(Suspicion, &'static str, Range<usize>)
     let secrets = merged(places);
     let mut secrets = secrets.iter().peekable();
     let mut alike: Vec<&Range<usize>> =
-        places.iter().filter(|(suspicion, ..)| *suspicion == Suspicion::Lookalike).map(|(.., range)| range).collect();
+        places.iter().filter(|(suspicion, ..)| *suspicion != Suspicion::Secret).map(|(.., range)| range).collect();
     alike.sort_by_key(|range| (range.start, range.end));
     let mut alike = alike.into_iter().peekable();
     let mut out = Bounded::new(text.len().min(bytes_max), bytes_max);

@@ -53,8 +53,8 @@ pub(super) const TERMS: Terms = &[
     (TASK, "deine neue aufgabe; deine eigentliche aufgabe; deine wahre aufgabe; ihre neue aufgabe; neue anweisung:"),
     (
         CONCEAL,
-        "nichts davon; nicht erwahnen; erwahne nicht; verschweig*; sage dem nutzer nichts; \
-         sag dem nutzer nichts; ohne dem nutzer; ohne den nutzer zu; ohne es dem; heimlich; nichts erzahlen; \
+        "nichts davon; nicht erwahnen; erwahne nicht; verschweig*; \
+         ohne dem nutzer; ohne den nutzer zu; ohne es dem; heimlich; nichts erzahlen; \
          nichts verraten; darf nichts",
     ),
     (USER, "nutzer; nutzern; benutzer; benutzern; anwender; dem nutzer; dem benutzer; kunden; dem kunden"),
