@@ -17,13 +17,13 @@ pub(super) const RUN_MIN: usize = 20;
 const RUNS_MAX: usize = 1024;
 /// So many escapes are no accident.
 const ESCAPES_MIN: usize = 3;
-/// So many letters apart are a word.
-const SINGLES_MIN: usize = 8;
+/// So many letters apart in a row are a word.
+const SINGLES_MIN: usize = 6;
 /// So many digits within words.
-const LEET_MIN: usize = 3;
+const LEET_MIN: usize = 2;
 /// So many words of rules in a code.
 const WORDS_MIN: usize = 2;
-/// So many bytes in groups of two.
+/// So many groups of two in a row.
 const PAIRS_MIN: usize = 8;
 
 /// A text that was made from another by decoding.
@@ -99,7 +99,7 @@ fn run_of(run: &[u8], range: &Range<usize>, add: &mut impl FnMut(&'static str, b
     if let Some(text) = bytes::hex(run) {
         return add("hex", true, Derived::of_range(text, range));
     }
-    if let Some(text) = bytes::base64(run) {
+    if let Some(text) = base64(run) {
         return add("base64", true, Derived::of_range(text, range));
     }
     // A path before it shifts what follows.
@@ -109,7 +109,7 @@ fn run_of(run: &[u8], range: &Range<usize>, add: &mut impl FnMut(&'static str, b
         at = part_range.end.saturating_add(1);
         if part.len() >= RUN_MIN
             && part.len() < run.len()
-            && let Some(text) = bytes::base64(part)
+            && let Some(text) = base64(part)
         {
             add("base64", true, Derived::of_range(text, &part_range));
         }

@@ -12,11 +12,11 @@ pub(super) struct Profile {
     pub percents: usize,
     pub entities: usize,
     pub backslashes: usize,
-    /// Letters that stand alone.
+    /// The most letters and digits in a row that stand alone.
     pub singles: usize,
-    /// Groups of exactly two characters that base64 has.
+    /// The most groups of two in a row.
     pub pairs: usize,
-    /// Digits right behind a letter.
+    /// Digits with a letter on each side.
     pub leet: usize,
 }
 
@@ -59,37 +59,39 @@ impl Profile {
     pub fn of(text: &str) -> Self {
         let mut profile = Self::default();
         let (mut run, mut word) = (0_usize, 0_usize);
-        let mut before = 0_u8;
-        let mut before_class = SPACE;
+        // How many words of one and of two characters came in a row.
+        let (mut singles, mut pairs) = (0_usize, 0_usize);
+        let (mut before, mut before_class, mut first_class) = (0_u8, SPACE, SPACE);
         for byte in text.bytes() {
             let class = CLASSES.get(usize::from(byte)).copied().unwrap_or(ODD);
             if matches!(class, LETTER | DIGIT) {
                 (run, word) = (run.saturating_add(1), word.saturating_add(1));
-                if class == DIGIT {
-                    profile.digits = profile.digits.saturating_add(1);
-                    profile.leet = profile.leet.saturating_add(usize::from(before_class == LETTER));
-                }
+                profile.digits = profile.digits.saturating_add(usize::from(class == DIGIT));
+                let is_leet = class == LETTER && before_class == DIGIT && first_class == LETTER;
+                profile.leet = profile.leet.saturating_add(usize::from(is_leet));
             } else {
-                profile.singles = profile.singles.saturating_add(usize::from(word == 1));
+                match word {
+                    0 => {}
+                    1 => (singles, pairs) = (singles.saturating_add(1), 0),
+                    2 => (singles, pairs) = (0, pairs.saturating_add(1)),
+                    _ => (singles, pairs) = (0, 0),
+                }
+                (profile.singles, profile.pairs) = (profile.singles.max(singles), profile.pairs.max(pairs));
                 word = 0;
                 if class == JOINT {
                     run = run.saturating_add(1);
                 } else {
-                    profile.end_run(run);
+                    profile.run_max = profile.run_max.max(run);
                     run = 0;
                     profile.sign(class, before);
                 }
             }
-            (before, before_class) = (byte, class);
+            (before, before_class, first_class) = (byte, class, before_class);
         }
-        profile.singles = profile.singles.saturating_add(usize::from(word == 1));
-        profile.end_run(run);
+        profile.run_max = profile.run_max.max(run);
+        profile.singles = profile.singles.max(singles.saturating_add(usize::from(word == 1)));
+        profile.pairs = profile.pairs.max(pairs.saturating_add(usize::from(word == 2)));
         profile
-    }
-
-    fn end_run(&mut self, run: usize) {
-        self.run_max = self.run_max.max(run);
-        self.pairs = self.pairs.saturating_add(usize::from(run == 2));
     }
 
     fn sign(&mut self, class: u8, before: u8) {
@@ -113,20 +115,21 @@ mod tests {
 
     #[test]
     fn a_text_is_counted_in_one_pass() {
-        let profile = Profile::of("a b %41 &#65; \\u0041 h3ll0 12 ![x](y) \u{e9}");
+        let profile = Profile::of("a b c-d %41 &#65; \\u0041 h3ll0w 12 34 ![x](y) \u{e9}");
         let expected = Profile {
             is_odd: true,
-            digits: 12,
-            run_max: 5,
+            digits: 14,
+            run_max: 6,
             percents: 1,
             entities: 1,
             backslashes: 1,
             singles: 4,
-            pairs: 3,
-            leet: 3,
+            pairs: 2,
+            leet: 2,
         };
         assert_eq!(profile, expected);
         assert!(!Profile::of("plain ASCII.\r\n\tAll of it ~").is_odd);
         assert!(Profile::of("\u{1b}").is_odd && Profile::of("\u{7f}").is_odd);
+        assert_eq!((Profile::of("x y z").singles, Profile::of("ab cd").pairs), (3, 2));
     }
 }

@@ -10,7 +10,7 @@ mod german;
 mod machine;
 mod spanish;
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -148,7 +148,11 @@ impl Lexicon {
             let entry = all.entry(goes_on.unwrap_or(term)).or_default();
             *entry = (entry.0 | says, entry.1 || goes_on.is_some());
         }
-        let words = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(all.keys()).ok()?;
+        let words = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(all.keys())
+            .ok()?;
         Some(Self { words, says: all.into_values().collect() })
     }
 

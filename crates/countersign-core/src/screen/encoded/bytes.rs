@@ -46,7 +46,7 @@ fn pair(pair: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()
 }
 
-/// Bytes written in groups of two with something between them: `49 67 6e`, `49:67`, `0x49, 0x67`.
+/// Bytes written in groups of two with something between them: `49 67 6e`, `49:67`.
 pub(super) fn pairs(text: &str) -> Derived {
     let mut out = Derived::with_room_for(64);
     let mut at = 0_usize;
@@ -54,7 +54,7 @@ pub(super) fn pairs(text: &str) -> Derived {
         let from = at;
         at = at.saturating_add(group.len());
         at = at.saturating_add(text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8));
-        let digits = group.strip_prefix("0x").unwrap_or(group).as_bytes();
+        let digits = group.as_bytes();
         let byte = (digits.len() == 2 && digits.iter().all(u8::is_ascii_hexdigit)).then(|| pair(digits)).flatten();
         if let Some(byte) = byte.filter(|byte| byte.is_ascii_graphic() || *byte == b' ') {
             out.push(char::from(byte), from);

@@ -3,6 +3,7 @@
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use std::ops::Range;
+use std::str::CharIndices;
 
 /// The fewest letters and digits of a canary; shorter ones occur by chance.
 pub(in crate::screen) const LETTERS_MIN: usize = 6;
@@ -14,7 +15,7 @@ pub(in crate::screen) struct Canaries {
 }
 
 impl Canaries {
-    /// Those of which enough is letters and digits; how many were not is told too.
+    /// Those of which enough is letters and digits.
     pub fn new<'a>(canaries: impl IntoIterator<Item = &'a str>) -> Self {
         let forms: Vec<String> =
             canaries.into_iter().flat_map(forms_of).filter(|form| form.len() >= LETTERS_MIN).collect();
@@ -28,35 +29,57 @@ impl Canaries {
     /// Tells of every canary: the rule and the place.
     pub fn look(&self, text: &str, tell: &mut impl FnMut(&'static str, Range<usize>)) {
         let Some(forms) = &self.forms else { return };
-        let (squeezed, places) = squeezed(text);
+        let squeezed = squeezed(text);
+        let mut places = Places { rest: text.char_indices(), squeezed: 0 };
         for found in forms.find_iter(&squeezed) {
-            let last = found.end().saturating_sub(1);
-            let range = places.get(found.start()).zip(places.get(last)).map(|(from, to)| *from..to.saturating_add(1));
-            if let Some(range) = range {
-                tell("secret_canary", range.start..text.ceil_char_boundary(range.end));
+            let range = places.of(found.start()).zip(places.of(found.end().saturating_sub(1)));
+            if let Some((from, to)) = range {
+                tell("secret_canary", from..text.ceil_char_boundary(to.saturating_add(1)));
             }
         }
     }
 }
 
-/// Only letters and digits, in lower case, and where each byte of them comes from.
-fn squeezed(text: &str) -> (String, Vec<usize>) {
-    let mut squeezed = String::with_capacity(text.len());
-    let mut places = Vec::with_capacity(text.len());
-    for (at, char) in text.char_indices().filter(|(_, char)| char.is_alphanumeric()) {
-        squeezed.extend(char.to_lowercase());
-        places.resize(squeezed.len(), at);
+/// Only letters and digits, in lower case.
+fn squeezed(text: &str) -> String {
+    if text.is_ascii() {
+        let mut squeezed = Vec::with_capacity(text.len());
+        // Lower case by one bit, which all digits have too.
+        squeezed.extend(text.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte | 0x20));
+        // ASCII in, ASCII out.
+        return String::from_utf8(squeezed).unwrap_or_default();
     }
-    (squeezed, places)
+    text.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// Where bytes of a squeezed text come from, asked for in their order. Few texts hold a canary, so nothing is kept for it.
+struct Places<'a> {
+    rest: CharIndices<'a>,
+    /// How many bytes of the squeezed text came before the rest.
+    squeezed: usize,
+}
+
+impl Places<'_> {
+    fn of(&mut self, byte: usize) -> Option<usize> {
+        loop {
+            let (at, char) = self.rest.clone().next()?;
+            let bytes = if char.is_alphanumeric() { char.to_lowercase().map(char::len_utf8).sum() } else { 0 };
+            if self.squeezed.saturating_add(bytes) > byte {
+                return Some(at);
+            }
+            self.squeezed = self.squeezed.saturating_add(bytes);
+            self.rest.next();
+        }
+    }
 }
 
 fn forms_of(canary: &str) -> Vec<String> {
-    let (plain, _) = squeezed(canary);
+    let plain = squeezed(canary);
     if plain.chars().count() < LETTERS_MIN {
         return Vec::new();
     }
     let hex = canary.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let encoded = (0..3).map(|before| squeezed(&base64_within(canary.as_bytes(), before)).0);
+    let encoded = (0..3).map(|before| squeezed(&base64_within(canary.as_bytes(), before)));
     let backwards = plain.chars().rev().collect();
     encoded.chain([plain.clone(), hex, backwards]).collect()
 }

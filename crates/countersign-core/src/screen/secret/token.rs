@@ -2,7 +2,7 @@
 
 use super::{entropy, word};
 use crate::screen::encoded::base64;
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -91,7 +91,8 @@ static STARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let starts =
         SHAPES.iter().map(|(start, ..)| *start).chain([BEGIN, AUTHORITY, TELEGRAM]).chain(word::WORDS.iter().copied());
     let mut searcher = AhoCorasick::builder();
-    searcher.match_kind(MatchKind::LeftmostLongest).ascii_case_insensitive(true).build(starts).ok()
+    searcher.match_kind(MatchKind::LeftmostLongest).kind(Some(AhoCorasickKind::DFA));
+    searcher.ascii_case_insensitive(true).build(starts).ok()
 });
 
 /// Tells of every token: the rule and the place.
