@@ -6,6 +6,9 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use std::ops::Range;
 use std::sync::LazyLock;
 
+/// By how much of a run it is known whether it is a token: a text of nothing but beginnings would else be looked at from each to its end.
+const FRONT_BYTES: usize = 1024;
+
 /// Which characters a token goes on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
@@ -97,25 +100,26 @@ static STARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
 
 /// Tells of every token: the rule and the place.
 pub(super) fn look(text: &str, tell: &mut impl FnMut(&'static str, Range<usize>)) {
-    // What was told of up to where: nothing is told twice.
+    // What was told of up to where: nothing is told twice, nor looked at twice.
     let mut until = 0_usize;
-    let mut add = |found: Option<(&'static str, Range<usize>)>| {
-        if let Some((rule, range)) = found.filter(|(_, range)| range.start >= until) {
-            until = range.end;
-            tell(rule, range);
-        }
-    };
     for found in STARTS.iter().flat_map(|starts| starts.find_iter(text)) {
         let (at, after) = (found.start(), found.end());
+        if at < until {
+            continue;
+        }
         let start = text.get(at..after).unwrap_or_default();
-        match SHAPES.get(found.pattern().as_usize()) {
-            Some(shape) if shape.0 == start => add(of_shape(text, at, shape)),
+        let secret = match SHAPES.get(found.pattern().as_usize()) {
+            Some(shape) if shape.0 == start => of_shape(text, at, shape),
             // Of a word that is no shape in its case, such as `Sk-`, nothing is known.
-            Some(_) => {}
-            None if start == BEGIN => add(private_key(text, at)),
-            None if start == AUTHORITY => add(in_address(text, after)),
-            None if start == TELEGRAM => add(of_bot(text, at)),
-            None => add(word::value(text, at, after)),
+            Some(_) => None,
+            None if start == BEGIN => private_key(text, at),
+            None if start == AUTHORITY => in_address(text, after),
+            None if start == TELEGRAM => of_bot(text, at),
+            None => word::value(text, at, after),
+        };
+        if let Some((rule, range)) = secret.filter(|(_, range)| range.start >= until) {
+            until = range.end;
+            tell(rule, range);
         }
     }
 }
@@ -131,12 +135,17 @@ fn of_shape(text: &str, at: usize, shape: &Shape) -> Option<(&'static str, Range
     }
     let body = at.saturating_add(start.len());
     let rest = text.as_bytes().get(body..)?;
-    let len = rest.iter().take_while(|byte| of.has(**byte)).count();
-    if rule == "secret_jwt" {
-        return is_jwt(text.get(at..body.saturating_add(len))?).then_some((rule, at..body.saturating_add(len)));
-    }
-    if len >= least && is_random(rest.get(..len)?) {
+    let front = rest.iter().take(FRONT_BYTES).take_while(|byte| of.has(**byte)).count();
+    let is_secret = match rule {
+        "secret_jwt" => is_jwt(text.get(at..body.saturating_add(front))?),
+        _ => front >= least && is_random(rest.get(..front)?),
+    };
+    if is_secret {
+        let len = rest.iter().take_while(|byte| of.has(**byte)).count();
         return Some((rule, at..body.saturating_add(len)));
+    }
+    if rule == "secret_jwt" {
+        return None;
     }
     // With one separator between its groups: it is a token only if it has just as many characters then.
     let apart = apart(rest, of, least)?;
