@@ -49,7 +49,10 @@ const CLASSES: [u8; 256] = {
     let mut classes = [ODD; 256];
     let mut byte = 0;
     while byte < 256 {
-        classes[byte] = class(byte as u8);
+        #[expect(clippy::indexing_slicing, reason = "the loop ends before the length of the table")]
+        {
+            classes[byte] = class(byte as u8);
+        }
         byte += 1;
     }
     classes

@@ -36,7 +36,7 @@ fn value(byte: u8) -> Option<u8> {
 /// Decodes hex, with or without `0x` before it.
 pub(super) fn hex(run: &[u8]) -> Option<String> {
     let digits = run.strip_prefix(b"0x").unwrap_or(run);
-    if digits.len() % 2 != 0 || !digits.iter().all(u8::is_ascii_hexdigit) {
+    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
     text(digits.chunks_exact(2).filter_map(pair).collect())

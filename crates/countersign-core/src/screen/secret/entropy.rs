@@ -8,7 +8,10 @@ const LOG2: [u32; BYTES_MAX + 1] = {
     let mut table = [0; BYTES_MAX + 1];
     let mut n = 1;
     while n <= BYTES_MAX {
-        table[n] = log2_thousandths(n as u64);
+        #[expect(clippy::indexing_slicing, reason = "the loop ends with the last place of the table")]
+        {
+            table[n] = log2_thousandths(n as u64);
+        }
         n += 1;
     }
     table
