@@ -1,9 +1,9 @@
 //! Instructions aimed at tools and agents: which meanings have to stand near each other for a text to give an agent orders.
 //!
 //! A rule is a name, a score, and meanings within some bytes of each other. Rules whose places are near each other add up; from
-//! [`ENOUGH`] on they are findings. So a strong sign is enough by itself, and weak ones, each of which ordinary texts have, are not. Which
-//! rules there are and what they find is in `docs/screening.md`; what no rule says, such as a paraphrase, is not found (taint and flow rules
-//! are there for that).
+//! [`ENOUGH`] on they are findings. So a strong sign is enough by itself, and weak ones, each of which ordinary texts have, are not.
+//! Which rules there are and what they find is in `docs/screening.md`; what no rule says, such as a paraphrase, is not found (taint and
+//! flow rules are there for that).
 
 mod table;
 
