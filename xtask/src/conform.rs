@@ -40,7 +40,7 @@ const CONTROLS: &[(&str, &str)] = &[
         "AG-097-4.2 AG-097-4.3 AG-097-4.4 AG-097-4.5 AG-097-4.11 AG-097-8.1 AG-097-8.2 AG-097-8.5 AG-097-8.6 \
          AG-097-A AG-097-B AG-097-C AG-097-D AG-097-T CONC-1 CONC-2 CONC-4 CONC-5 CONC-6 CONC-7",
     ),
-    ("one-step", "AG-097-4.4 AG-097-8.2 CONC-1"),
+    ("one-step", "AG-097-4.4 AG-097-8.2 CONC-1 TOOL-1"),
     ("claims", "CONC-3"),
     ("dispatch", "CONC-4"),
     ("approvals", "CONC-8"),
