@@ -108,6 +108,8 @@ impl GateClient {
             // A gate that was begun anew knows nothing of a session before: what was read then counts for nothing, so it begins again.
             Err(error) if is_own && is_refused_as(&error, ErrorCode::SessionNotFound) => {
                 seen.session.forget();
+                // It is read in the session that takes the place of that one.
+                delivery.reads();
                 self.read_in(&self.session_of(None, seen, delivery)?, request)
             }
             read => read,
