@@ -204,11 +204,11 @@ pub struct Evidence {
     pub unkept: Option<u64>,
     /// The receipt that the service keeps: a row's number, an id.
     pub receipt: Option<String>,
-    /// What was measured of a call that rests on readings.
+    /// What was measured of a call that rests on what was read right before it.
     pub measured: Option<Box<Measured>>,
 }
 
-/// What was measured of a call that rests on readings.
+/// What was measured of a call that rests on what was read right before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Measured {
     /// How long it took to make them again, in all.

@@ -20,6 +20,7 @@ use countersign_core::record::{Event, Judged};
 use countersign_core::session::{Held, Reading, Reread};
 use crossbeam_channel::bounded;
 use smol_str::SmolStr;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -266,8 +267,9 @@ impl Inner {
         let is_sent = !matches!(&found, Attempt::NotSent(_) | Attempt::Blocked(_));
         let window = again.iter().map(|it| it.began.elapsed()).max().filter(|_| is_sent);
         let window_ms = window.map(|window| u64::try_from(window.as_millis()).unwrap_or(u64::MAX));
-        if let Some(window_ms) = window_ms {
-            self.gate.windows().note(&flight.dispatched.call.adapter, window_ms);
+        let servers: BTreeSet<&SmolStr> = again.iter().map(|it| &it.held.reading.place.upstream).collect();
+        for (server, window_ms) in servers.into_iter().zip(window_ms.iter().cycle()) {
+            self.gate.windows().note(server, *window_ms);
         }
         let is_answered = matches!(&found, Attempt::Refused(_));
         let is_late = matches!(&found, Attempt::Unknown(evidence) if adapter.may_still_act(evidence));

@@ -6,14 +6,16 @@ use super::turns::Ask;
 use super::{Adapter, Attempt, FactAsRead, Inner, Job, Judge, LATE_AFTER, LastTry, Leave, Probed};
 use crate::gate::Gate;
 use crate::request::{Refusal, Request, Settlement};
-use countersign_core::call::{EffectId, Evidence, Found, FoundCode, Outcome, Send};
+use countersign_core::call::{EffectId, Evidence, Found, FoundCode, Measured, Outcome, Send};
 use countersign_core::decide::{judge, stop_on, touches};
 use countersign_core::effect::{Effect, EffectRefusal, Flight, Phase};
 use countersign_core::ids::FactId;
-use countersign_core::pact::FactSchema;
+use countersign_core::pact::{Atomicity, FactSchema};
 use countersign_core::reason::Reason;
 use countersign_core::record::Judged;
 use parking_lot::Mutex;
+use smol_str::SmolStr;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -166,18 +168,40 @@ impl Inner {
             touches(&effect.action, &view, &view.rest.pacts).unwrap_or_default()
         };
         if touches.is_empty() {
-            return Some(attempting(|| adapter.attempt(job)));
+            return Some(self.timed(effect, adapter, job));
         }
         let ask = Ask { effect: effect.id, agent: effect.action.agent.clone(), touches, thread_at: None };
         let turn = match self.turns.take(ask, || self.is_ending())? {
             Ok(turn) => turn,
             Err(holder) => return Some(Attempt::NotSent(Evidence::of(FoundCode::NotSent.said(self.held_by(&holder))))),
         };
-        let found = attempting(|| adapter.attempt(job));
+        let found = self.timed(effect, adapter, job);
         if matches!(&found, Attempt::Unknown(evidence) if adapter.may_still_act(evidence)) {
             turn.keep_for(LATE_AFTER);
         }
         Some(found)
+    }
+
+    /// Tries a call. Where facts are read right before it that someone past the gate can still change, that time is measured.
+    fn timed(&self, effect: &Effect, adapter: &dyn Adapter, job: &Job<'_>) -> Attempt {
+        let began = Instant::now();
+        let mut found = attempting(|| adapter.attempt(job));
+        let (Attempt::Done(evidence) | Attempt::Refused(evidence) | Attempt::Unknown(evidence)) = &mut found else {
+            return found;
+        };
+        let is_rechecked = {
+            let view = self.gate.view();
+            let pact = view.rest.pacts.get(&effect.action.pact);
+            let kind = pact.and_then(|pact| pact.actions.get(&effect.action.action));
+            kind.is_some_and(|kind| kind.atomicity() == Atomicity::Rechecked)
+        };
+        if is_rechecked && !job.call.outside.is_empty() {
+            let window_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let servers: BTreeSet<&SmolStr> = job.call.outside.iter().map(|read| &read.adapter).collect();
+            servers.into_iter().for_each(|server| self.gate.windows().note(server, window_ms));
+            evidence.measured = Some(Box::new(Measured { reread_ms: None, window_ms: Some(window_ms) }));
+        }
+        found
     }
 
     /// Remembers the last failed attempt, for anyone who asks why it takes so long.
