@@ -100,6 +100,8 @@ pub enum Decided {
 pub(super) enum Unless {
     /// The gateway's settings, if they do.
     Unmapped(Unmapped),
+    /// Nothing, whatever the settings say: what is passed on takes no turn, and calls rest on what is at its server.
+    ReliedOn,
     /// A pact names it as the source of a fact, so it is a tool that reads.
     Observes,
 }
@@ -108,6 +110,7 @@ impl Unless {
     fn as_str(self) -> &'static str {
         match self {
             Self::Unmapped(rule) => rule.as_str(),
+            Self::ReliedOn => Unmapped::Deny.as_str(),
             Self::Observes => "observes",
         }
     }
@@ -302,9 +305,11 @@ impl GateClient {
                         self.read(calling, seen).map(Decided::Answer)
                     }
                     Some(Approved { is_as_read: true, .. }) => self.write(calling, key, seen).map(Decided::Answer),
-                    _ => self
-                        .may_pass(calling, Unless::Unmapped(self.unmapped), key)
-                        .map(|()| self.passes(calling, seen)),
+                    _ => {
+                        let is_relied_on = self.unmapped != Unmapped::Deny && mapping.is_relied_on(upstream);
+                        let unless = if is_relied_on { Unless::ReliedOn } else { Unless::Unmapped(self.unmapped) };
+                        self.may_pass(calling, unless, key).map(|()| self.passes(calling, seen))
+                    }
                 }
             }
             [] => {
@@ -371,7 +376,7 @@ impl GateClient {
                 Err(Refusal::made_before(&key, verdict.entry, None, None))
             }
             (VerdictKind::Committed, _) => Ok(()),
-            _ => Err(Refusal::of_unmapped(upstream, tool, &verdict)),
+            _ => Err(Refusal::of_unmapped(upstream, tool, &verdict, unless_it_reads == Unless::ReliedOn)),
         }
     }
 

@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub struct Mapping {
     calls: HashMap<(String, String), Vec<Mapped>>,
     sources: BTreeMap<String, Source>,
+    /// Servers at which the calls of some action rest on what is there.
+    relied_on: BTreeSet<String>,
     /// Pacts that this program cannot read: name and text.
     unread: Vec<(String, String)>,
     /// The hashes of the pacts that it was read from.
@@ -88,6 +90,8 @@ impl Mapping {
     fn add(&mut self, pact: &Pact) {
         for (name, action) in &pact.actions {
             let Some(call) = &action.call else { continue };
+            let facts = action.reads.iter().filter_map(|read| read.outside.as_ref());
+            self.relied_on.extend(facts.map(|source| source.adapter.to_string()));
             if let SendRule::Tool { tool, .. } = &call.send {
                 let mapped = Mapped {
                     pact: pact.name.to_string(),
@@ -116,6 +120,11 @@ impl Mapping {
     /// Whether an action of a pact calls any tool of an upstream.
     pub fn calls_any_of(&self, upstream: &str) -> bool {
         self.calls.keys().any(|(known, _)| known == upstream)
+    }
+
+    /// Whether the calls of some action rest on what is at a server.
+    pub fn is_relied_on(&self, upstream: &str) -> bool {
+        self.relied_on.contains(upstream)
     }
 
     /// Whether no pact speaks of a tool, neither as something to do nor as something to read.

@@ -383,7 +383,7 @@ impl Refusal {
     }
 
     /// The gate's verdict on a call that no pact maps.
-    pub fn of_unmapped(upstream: &str, tool: &Tool, verdict: &Verdict) -> Self {
+    pub fn of_unmapped(upstream: &str, tool: &Tool, verdict: &Verdict, is_relied_on: bool) -> Self {
         let failed = |id: &str| verdict.failed.iter().any(|failed| failed.precondition == id);
         let name = &tool.name;
         let approve = format!("An operator reads it and runs: countersign mcp approve {upstream}/{name}");
@@ -396,7 +396,15 @@ impl Refusal {
             (message, format!("{approve} --guard as-read"))
         } else if failed("reads-only-or-let-pass") {
             let lines = super::draft::action_lines(upstream, tool);
-            (format!("no pact maps the tool `{name}`, and it does not only read"), format!("Add to a pact:\n{lines}"))
+            let message = format!("no pact maps the tool `{name}`, and it does not only read");
+            let message = match is_relied_on {
+                // Beside the settings, which let it pass at other servers.
+                true => format!(
+                    "{message}; calls under a pact rest on what is at `{upstream}`, so nothing else may change it"
+                ),
+                false => message,
+            };
+            (message, format!("Add to a pact:\n{lines}"))
         } else {
             let message = verdict.message.clone().unwrap_or_else(|| "the gate says no".to_owned());
             (message, verdict.hint.clone().unwrap_or_default())

@@ -166,3 +166,33 @@ fn a_result_that_is_too_long_to_keep_is_handed_over_whole() {
     client.end();
     gate.end();
 }
+
+#[test]
+fn what_no_pact_maps_does_not_pass_where_calls_rest_on_what_is_there() {
+    let (sandbox, gate, client) = world_under(PACT, "real");
+    client.end();
+    sandbox.run_ok(&["mcp", "approve", "--yes", "--server", gate.url()]);
+    let words = ["mcp", "serve", "--agent", "coder-1", "--server", gate.url(), "--unmapped"];
+    for rule in ["pass", "shadow"] {
+        let mut client = Stdio::start(sandbox.command(&[&words[..], &[rule]].concat()));
+        client.initialize();
+        // It takes no turn, so it could come between the look at an account and a transfer.
+        let refused = client.call("close", &json!({"account": "42"}));
+        assert!(refused["content"][0]["text"].as_str().unwrap().contains("rest on what is at `bank`"), "{refused}");
+        assert!(client.call("get_balance", &json!({})).get("isError").is_none(), "what only reads passes");
+        client.end();
+    }
+    let book = std::fs::read_to_string(sandbox.path().join("book")).unwrap_or_default();
+    assert!(!book.contains("close"), "the bank carried something out: {book}");
+    // The same tool passes where no call rests on anything.
+    let loose = PACT.replace("resource = 'Account::\"{account}\"'", "resource = 'Seen::\"{account}\"'");
+    let loose = loose.replace("version = 1", "version = 2") + "\n[facts.Seen]\nattributes = { status = \"String\" }\n";
+    std::fs::write(sandbox.path().join("bank.toml"), loose).unwrap();
+    sandbox.run_ok(&["pact", "publish", "bank.toml", "--server", gate.url()]);
+    let mut client = Stdio::start(sandbox.command(&[&words[..], &["pass"]].concat()));
+    client.initialize();
+    let passed = client.call("close", &json!({"account": "42"}));
+    assert!(passed.get("isError").is_none(), "{passed}");
+    client.end();
+    gate.end();
+}
