@@ -1,7 +1,7 @@
 //! The state after a step.
 
 use super::config::Bug;
-use super::state::{Phase, Read, State};
+use super::state::{Phase, Read, State, Write};
 use super::step::is_in;
 use super::{Client, Guard, Spec, Step};
 
@@ -96,6 +96,8 @@ impl Guard {
                 }
             }
             Step::Crash => self.crash(&mut next),
+            Step::Kill => self.kill(&mut next),
+            Step::GoOnWithRead(client, place) => self.go_on_with_read(&mut next, client, place),
         }
         next
     }
@@ -103,7 +105,8 @@ impl Guard {
     /// The writes of a client that are not over, as bits.
     fn open_writes(&self, state: &State, client: usize) -> u8 {
         let own = (0..self.config.writes.len()).filter(|number| self.config.writes[*number].client == client);
-        own.filter(|number| state.writes[*number].is_open()).fold(0, |bits, number| bits | 1 << number)
+        let is_known = |write: &Write| write.is_open() && !write.left_behind;
+        own.filter(|number| is_known(&state.writes[*number])).fold(0, |bits, number| bits | 1 << number)
     }
 
     fn arrive(&self, state: &mut State, number: usize) {
@@ -111,16 +114,29 @@ impl Guard {
         let (after, clients) = (self.open_writes(state, client), state.clients);
         let own = (0..self.config.writes.len()).filter(|other| self.config.writes[*other].client == client);
         let untold = own.filter(|other| state.writes[*other].result).fold(after, |bits, other| bits | 1 << other);
+        let is_unknown = self.has_left_behind(state, client);
         let write = &mut state.writes[number];
         (write.after, write.untold, write.phase) = (after, untold, Phase::Arrived);
-        write.unsure = PLACES.map(|place| self.unsure(&clients[client], place));
+        // What a call under way changes may be told to no one.
+        write.unsure = PLACES.map(|place| if is_unknown { 2 } else { self.unsure(&clients[client], place) });
     }
 
     /// How many answers about a place may not have reached a client.
     fn unsure(&self, client: &Client, place: usize) -> u8 {
-        let on_the_way = u8::from(client.reads[place] != Read::None);
+        let on_the_way = u8::from(match client.reads[place] {
+            Read::None => false,
+            Read::Asked(_) => !self.has(Bug::MarksReadsLate),
+            Read::Answered(_) | Read::Entered(..) => true,
+        });
         let lost = if self.has(Bug::CountsLostAnswers) { 0 } else { client.lost[place] };
         (on_the_way + lost).min(2)
+    }
+
+    /// Whether a call is under way that a gateway asked for which was killed.
+    fn has_left_behind(&self, state: &State, client: usize) -> bool {
+        let own = (0..self.config.writes.len()).filter(|number| self.config.writes[*number].client == client);
+        let mut writes = own.map(|number| &state.writes[number]);
+        !self.has(Bug::FollowsWithoutCalls) && writes.any(|write| write.left_behind && write.is_open())
     }
 
     fn intend(&self, state: &mut State, number: usize) {
@@ -163,7 +179,17 @@ impl Guard {
             }
         }
         let write = &mut state.writes[number];
-        (write.phase, write.turn, write.result) = (Phase::Refused, false, true);
+        (write.phase, write.turn) = (Phase::Refused, false);
+        self.tell(state, number);
+    }
+
+    /// The result of a write goes to the gateway that asked for it.
+    fn tell(&self, state: &mut State, number: usize) {
+        let write = &mut state.writes[number];
+        write.result = !write.left_behind;
+        if write.left_behind && !self.has(Bug::FollowsWithoutCalls) {
+            self.lose_all(state, self.config.writes[number].client);
+        }
     }
 
     fn execute(&self, state: &mut State, number: usize) {
@@ -204,13 +230,14 @@ impl Guard {
             write.claims_others |= !is_own;
         }
         let write = &mut state.writes[number];
-        (write.phase, write.turn, write.result) = (Phase::Settled, false, true);
+        (write.phase, write.turn) = (Phase::Settled, false);
+        self.tell(state, number);
     }
 
     fn doubt(&self, state: &mut State, number: usize) {
         let write = &mut state.writes[number];
         // The result of what a crash interrupted went with the crash.
-        write.result |= write.phase == Phase::Sent;
+        write.result |= write.phase == Phase::Sent && !write.left_behind;
         write.phase = Phase::InDoubt;
         if self.has(Bug::GivesTurnBackAtOnce) {
             write.turn = false;
@@ -254,5 +281,46 @@ impl Guard {
             }
             self.lose_all(state, self.config.writes[number].client);
         }
+    }
+
+    /// The gateway of the first client is gone, with all that it knew. The one that its client starts goes on in the session: it does not
+    /// know what had arrived, and what the first had asked for and the gate has not entered is refused there.
+    fn kill(&self, state: &mut State) {
+        state.kills -= 1;
+        let session = state.sessions[self.session(0)];
+        for place in PLACES {
+            let client = &mut state.clients[0];
+            if self.has(Bug::EntersReadsOfTheKilled)
+                && matches!(client.reads[place], Read::Asked(_) | Read::Answered(_))
+            {
+                client.left_behind[place] = Some(client.reads[place]);
+            }
+            client.end_read(place, false);
+            client.lost[place] =
+                if self.has(Bug::FollowsAsDelivered) { 0 } else { 2 * u8::from(session[place].is_some()) };
+        }
+        let goes_on = self.has(Bug::IntendsWritesOfTheKilled);
+        for number in (0..self.config.writes.len()).filter(|number| self.config.writes[*number].client == 0) {
+            let write = &mut state.writes[number];
+            match write.phase {
+                Phase::New => continue,
+                Phase::Piped => write.phase = Phase::Failed,
+                Phase::Arrived if !goes_on => write.phase = Phase::Failed,
+                _ => {}
+            }
+            (write.result, write.left_behind) = (false, true);
+        }
+    }
+
+    fn go_on_with_read(&self, state: &mut State, client: usize, place: usize) {
+        let behind = state.clients[client].left_behind[place];
+        state.clients[client].left_behind[place] = match behind {
+            Some(Read::Asked(_)) => Some(Read::Answered(state.server[place])),
+            Some(Read::Answered(value)) => {
+                state.keep(self.session(client), place, value);
+                None
+            }
+            _ => None,
+        };
     }
 }

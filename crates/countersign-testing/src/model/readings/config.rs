@@ -44,6 +44,8 @@ pub struct Config {
     pub losses: u8,
     /// How often the gate may crash.
     pub crashes: u8,
+    /// How often the gateway of the first client may be killed. The client starts another, which goes on in its session.
+    pub kills: u8,
     /// Whether calls may go without an answer.
     pub doubts: bool,
     /// Whether a request may still arrive when its turn was given back.
@@ -69,6 +71,7 @@ impl Config {
             strangers: 0,
             losses: 0,
             crashes: 0,
+            kills: 0,
             doubts: false,
             late: false,
             cuts: false,
@@ -80,7 +83,11 @@ impl Config {
     /// Whether one client alone does one thing after the other, and nothing disturbs it.
     pub(super) fn is_quiet(&self) -> bool {
         let is_alone = self.writes.iter().all(|write| write.client == 0);
-        is_alone && !self.pipelines && self.strangers + self.losses + self.crashes == 0 && !self.doubts && !self.cuts
+        is_alone
+            && !self.pipelines
+            && self.strangers + self.losses + self.crashes + self.kills == 0
+            && !self.doubts
+            && !self.cuts
     }
 }
 
@@ -91,6 +98,16 @@ pub enum Bug {
     RefreshesUncompared,
     /// What counts as delivered is looked at when the write is passed on, not when it arrives.
     CountsLateDelivery,
+    /// A read counts as under way from when it is passed on, not from when it arrives: it may wait for a list of tools before that.
+    MarksReadsLate,
+    /// A read that a killed gateway asked for is entered though another gateway goes on in the session.
+    EntersReadsOfTheKilled,
+    /// A write that a killed gateway asked for is passed on though another gateway goes on in the session.
+    IntendsWritesOfTheKilled,
+    /// What was read in a session that is gone on in counts as delivered.
+    FollowsAsDelivered,
+    /// A gateway that goes on in a session knows nothing of the calls under way in it.
+    FollowsWithoutCalls,
     /// A read that arrived after a write is made before the write is passed on.
     ReadOvertakesWrite,
     /// What another answer tells counts, though that answer was on its way when the write arrived.

@@ -72,6 +72,13 @@ impl Guard {
         meets(config.strangers > 0, "someone comes in between a read and the call", |_, state| {
             any(state, |it| it.done && it.touched != [false; 2])
         });
+        meets(config.kills > 0, "a write is settled whose gateway was killed", |_, state| {
+            any(state, |it| it.phase == Phase::Settled && it.left_behind)
+        });
+        meets(config.kills > 0, "a write is settled by a gateway that goes on in a session", |_, state| {
+            state.kills == 0
+                && any(state, |it| it.phase == Phase::Settled && !it.left_behind && it.rests_on != [None; 2])
+        });
         meets(config.crashes > 0, "a crash leaves a call of which no one knows", |_, state| {
             any(state, |it| it.phase == Phase::Cut)
         });
@@ -140,6 +147,11 @@ impl Bug {
             Self::NotRefreshed => &[ALONE],
             Self::CutCountsAsTold => &[TOLD],
             Self::CountsLateDelivery
+            | Self::MarksReadsLate
+            | Self::EntersReadsOfTheKilled
+            | Self::IntendsWritesOfTheKilled
+            | Self::FollowsAsDelivered
+            | Self::FollowsWithoutCalls
             | Self::ReadOvertakesWrite
             | Self::CountsUndeliveredTelling
             | Self::CountsLostAnswers

@@ -5,7 +5,7 @@ use super::config::{Bug, Config, Spec};
 /// Every scenario, without a bug.
 #[must_use]
 pub fn scenarios() -> Vec<Config> {
-    vec![alone(), two(), narrow(), skew(), ahead(), losses(), doubts(), late(), strangers(), crash()]
+    vec![alone(), two(), narrow(), skew(), ahead(), losses(), doubts(), late(), strangers(), crash(), kill()]
 }
 
 /// One client does one thing after the other.
@@ -68,6 +68,12 @@ fn crash() -> Config {
     Config { crashes: 1, reads: [[2, 0], [1, 0]], ..Config::new("crash", &writes) }
 }
 
+/// A gateway that is killed, and another that goes on in its session.
+fn kill() -> Config {
+    let writes = [Spec::of(0, 0), Spec::of(1, 0), Spec::of(0, 0)];
+    Config { kills: 1, reads: [[2, 0], [0; 2]], ..Config::new("kill", &writes) }
+}
+
 /// For each bug the scenario that it is planted in.
 #[must_use]
 pub fn bugs() -> Vec<Config> {
@@ -91,6 +97,11 @@ pub fn bugs() -> Vec<Config> {
         (Bug::RestsOnLatest, ahead()),
         (Bug::CutCountsAsTold, strangers()),
         (Bug::NotRefreshed, alone()),
+        (Bug::MarksReadsLate, ahead()),
+        (Bug::EntersReadsOfTheKilled, kill()),
+        (Bug::IntendsWritesOfTheKilled, kill()),
+        (Bug::FollowsAsDelivered, kill()),
+        (Bug::FollowsWithoutCalls, kill()),
     ];
     planted.into_iter().map(|(bug, config)| Config { bug: Some(bug), ..config }).collect()
 }

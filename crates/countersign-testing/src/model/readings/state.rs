@@ -19,6 +19,8 @@ pub struct State {
     pub losses: u8,
     /// How many crashes are left.
     pub crashes: u8,
+    /// How many kills of a gateway are left.
+    pub kills: u8,
 }
 
 /// A reading as a session has it.
@@ -45,6 +47,8 @@ pub struct Client {
     pub knows: [Option<(u8, u8)>; 2],
     /// How many answers about each place were lost since one that was asked for later arrived.
     pub lost: [u8; 2],
+    /// What a gateway that was killed had asked for, and the gate has not entered.
+    pub left_behind: [Option<Read>; 2],
     /// How many of them were lost before the read that is under way was asked for.
     pub lost_before: [u8; 2],
 }
@@ -116,6 +120,8 @@ pub struct Write {
     pub told: [Option<(u8, u8, u8)>; 2],
     /// Whether its result is on its way to the client.
     pub result: bool,
+    /// Whether the gateway that asked for it was killed: its result reaches no one.
+    pub left_behind: bool,
     /// Whether its turn is held.
     pub turn: bool,
     /// Whether its request is on its way to the server.
@@ -136,8 +142,14 @@ pub struct Write {
 
 impl State {
     pub(super) fn new(config: &Config) -> Self {
-        let client =
-            |left| Client { reads: [Read::None; 2], left, knows: [None; 2], lost: [0; 2], lost_before: [0; 2] };
+        let client = |left| Client {
+            reads: [Read::None; 2],
+            left,
+            knows: [None; 2],
+            lost: [0; 2],
+            left_behind: [None; 2],
+            lost_before: [0; 2],
+        };
         Self {
             server: [0; 2],
             sessions: [[None; 2]; 2],
@@ -146,6 +158,7 @@ impl State {
             strangers: config.strangers,
             losses: config.losses,
             crashes: config.crashes,
+            kills: config.kills,
         }
     }
 
@@ -172,6 +185,7 @@ impl Write {
             refreshed: [None; 2],
             told: [None; 2],
             result: false,
+            left_behind: false,
             turn: false,
             request: false,
             done: false,

@@ -53,6 +53,10 @@ pub enum Step {
     Change(usize),
     /// The gate dies, and is opened again.
     Crash,
+    /// The gateway of the first client is killed, and another goes on in its session.
+    Kill,
+    /// The gate goes on with a read that a killed gateway had asked for. Only by mistake.
+    GoOnWithRead(usize, usize),
 }
 
 const PLACES: [usize; 2] = [0, 1];
@@ -81,10 +85,14 @@ impl Guard {
         if state.crashes > 0 {
             steps.push(Step::Crash);
         }
+        if state.kills > 0 {
+            steps.push(Step::Kill);
+        }
     }
 
     fn steps_of_read(&self, state: &State, number: usize, place: usize, steps: &mut Vec<Step>) {
         let client = &state.clients[number];
+        steps.extend(client.left_behind[place].map(|_| Step::GoOnWithRead(number, place)));
         match client.reads[place] {
             Read::None if client.left[place] > 0 && self.may_send(state, number) => {
                 steps.push(Step::Ask(number, place));
@@ -171,7 +179,8 @@ impl Guard {
     /// Whether a client sends something now.
     fn may_send(&self, state: &State, client: usize) -> bool {
         let own = |number: &usize| self.config.writes[*number].client == client;
-        let waits = |write: &Write| write.is_open() || write.phase == Phase::Piped || write.result;
+        let is_waited_for = |write: &Write| write.is_open() && !write.left_behind;
+        let waits = |write: &Write| is_waited_for(write) || write.phase == Phase::Piped || write.result;
         self.config.pipelines
             || (state.clients[client].reads == [Read::None; 2]
                 && !(0..self.config.writes.len()).filter(own).any(|number| waits(&state.writes[number])))
