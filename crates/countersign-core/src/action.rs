@@ -12,7 +12,7 @@ use crate::json::{JsonError, JsonRef, Key, Members, Numbers, Strict, parse_as, t
 use crate::limits::{BODY_BYTES_MAX, OBSERVATIONS_MAX, UNSURE_MAX};
 use crate::pact::ActionType;
 use crate::reason::{BindProblem, Misfit};
-use crate::session::SessionId;
+use crate::session::SessionName;
 use crate::value::Attributes;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::Value as Json;
@@ -38,7 +38,7 @@ pub struct ActionRequest<'a> {
     /// The claim that it acts under.
     pub claim: Option<ClaimId>,
     /// The session that it is asked for in.
-    pub session: Option<SessionId>,
+    pub session: Option<SessionName>,
     /// The names of readings of which it is not known whether they reached the agent before it asked for this.
     pub unsure: Vec<Digest>,
 }
@@ -133,7 +133,7 @@ impl<'a> ActionRequest<'a> {
     }
 }
 
-fn read_session(session: Option<JsonRef<'_>>) -> Result<Option<SessionId>, RequestError> {
+fn read_session(session: Option<JsonRef<'_>>) -> Result<Option<SessionName>, RequestError> {
     let not_one = RequestError::Type("session", "the name of a session, such as ses_812");
     match session {
         None => Ok(None),
@@ -256,7 +256,7 @@ pub struct Action {
     /// The claim that it acts under.
     pub claim: Option<ClaimId>,
     /// The session that it was asked for in.
-    pub session: Option<SessionId>,
+    pub session: Option<SessionName>,
     /// The names of readings of which it is not known whether they had reached the agent.
     pub unsure: Vec<Digest>,
     /// The entry of the batch that it came in; `None` where it came alone.

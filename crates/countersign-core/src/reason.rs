@@ -23,7 +23,7 @@ use crate::fence::{self, ClaimId};
 use crate::halt::Scope;
 use crate::identity::KeyName;
 use crate::ids::{ActionName, AgentId, Digest, FactId, FactType, IdError, PactName};
-use crate::session::{HeldTurn, SessionId};
+use crate::session::{HeldTurn, SessionId, SessionName};
 use crate::value::Value;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -111,8 +111,8 @@ pub enum Reason {
     ObservationRequired { action: ActionName, facts: Vec<FactId> },
     /// A write that is guarded as read names no session.
     SessionRequired { action: ActionName },
-    /// The session is not open, or belongs to another agent.
-    SessionNotOpen { session: SessionId },
+    /// The session is not open, belongs to another agent, or was taken over by another client of this one.
+    SessionNotOpen { session: SessionName },
     /// More was read in the session than is kept, by tools that the write rests on.
     TooManyReadings { session: SessionId },
     /// Tools that were not read in the session although the pact asks for it.

@@ -7,10 +7,12 @@
 
 mod answered;
 mod beyond;
+mod name;
 mod told;
 
 pub use answered::{answered, not_rechecked};
 pub use beyond::{beyond_in, read_beyond};
+pub use name::{NotASession, SessionId, SessionName};
 pub use told::{keeps_content, told};
 
 use crate::call::EffectId;
@@ -19,59 +21,25 @@ use crate::decide::Snapshot;
 use crate::decimal::{MARK, unmarked};
 use crate::decision::Write;
 use crate::fact::Fact;
-use crate::ids::{AgentId, Digest, FactId, FactType, numbered};
+use crate::ids::{AgentId, Digest, FactId};
 use crate::limits::{FACT_BYTES_MAX, READINGS_MAX};
 use crate::value::{Attributes, Set, Value};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::borrow::Cow;
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 /// The type of sessions. Reserved.
 pub const SESSION: &str = "Session";
 /// The type of readings. Reserved.
 pub const READING: &str = "Reading";
-
-/// The name of a session: `ses_` and the entry that opened it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub u64);
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ses_{}", self.0)
-    }
-}
-
-/// Text that names no session.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not the name of a session, such as ses_813")]
-pub struct NotASession(pub String);
-
-crate::ids::serde_as_text!(SessionId);
-
-impl FromStr for SessionId {
-    type Err = NotASession;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        numbered("ses_", text).map(Self).ok_or_else(|| NotASession(text.chars().take(80).collect()))
-    }
-}
+/// How often a session was gone on in.
+const FOLLOWED: &str = "followed";
 
 impl SessionId {
-    /// The fact that it is.
-    pub fn fact(self) -> Option<FactId> {
-        FactId::new(FactType::new(SESSION).ok()?, self.to_string()).ok()
-    }
-
     /// The fact of what was read from a place in it.
     pub fn reading(self, place: &Place) -> Option<FactId> {
         self.named(&place.name().to_string())
-    }
-
-    fn named(self, name: &str) -> Option<FactId> {
-        FactId::new(FactType::new(READING).ok()?, format!("{self}/{name}")).ok()
     }
 }
 
@@ -235,12 +203,14 @@ impl Held {
 /// A session that is open.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// Its name.
+    /// Which it is.
     pub id: SessionId,
     /// Its fact.
     pub fact: Arc<Fact>,
     /// Whose it is.
     pub agent: AgentId,
+    /// How often it was gone on in.
+    pub followed: u32,
     names: Arc<Set>,
     /// Tools whose answers reached the agent when it had as many readings as are kept.
     beyond: Arc<Set>,
@@ -255,6 +225,9 @@ pub enum SessionRefusal {
     /// It belongs to another agent.
     #[error("{0} is not a session of {1}")]
     OfAnother(SessionId, AgentId),
+    /// Someone else went on in it since.
+    #[error("{0} was taken over: another client went on in this session, and it has a new name since")]
+    TakenOver(SessionName),
     /// It has as many readings as are kept.
     #[error("{0} has {READINGS_MAX} readings already, which is the limit")]
     Full(SessionId),
@@ -270,8 +243,12 @@ impl Session {
     /// If there is none of this name.
     pub fn find(id: SessionId, snapshot: &(impl Snapshot + ?Sized)) -> Result<Self, SessionRefusal> {
         let found = id.fact().and_then(|fact| snapshot.fact(&fact).cloned());
-        let value = found.as_ref().and_then(|fact| fact.value.clone());
-        let (Some(fact), Some(value)) = (found, value) else { return Err(SessionRefusal::NotOpen(id)) };
+        found.and_then(|fact| Self::read(id, fact)).ok_or(SessionRefusal::NotOpen(id))
+    }
+
+    /// Reads it from its fact; `None` where it is closed.
+    pub fn read(id: SessionId, fact: Arc<Fact>) -> Option<Self> {
+        let value = fact.value.clone()?;
         let agent = match value.get("agent") {
             Some(Value::String(agent)) => AgentId::new(agent.clone()).ok(),
             _ => None,
@@ -281,16 +258,38 @@ impl Session {
             _ => Arc::default(),
         };
         let (names, beyond) = (set("readings"), set("beyond"));
-        Ok(Self { id, fact, agent: agent.ok_or(SessionRefusal::NotOpen(id))?, names, beyond })
+        let followed = match value.get(FOLLOWED) {
+            Some(Value::Long(count)) => u32::try_from(*count).unwrap_or(u32::MAX),
+            _ => 0,
+        };
+        Some(Self { id, fact, agent: agent?, followed, names, beyond })
     }
 
-    /// An open session of this agent.
+    /// An open session of this agent, under whichever name.
     ///
     /// # Errors
-    /// If there is none of this name, or it belongs to another.
+    /// If there is none, or it belongs to another.
     pub fn of(id: SessionId, agent: &AgentId, snapshot: &(impl Snapshot + ?Sized)) -> Result<Self, SessionRefusal> {
         let session = Self::find(id, snapshot)?;
         if session.agent == *agent { Ok(session) } else { Err(SessionRefusal::OfAnother(id, agent.clone())) }
+    }
+
+    /// An open session of this agent, by the name that it has now: no one else went on in it since the name was given out.
+    ///
+    /// # Errors
+    /// If there is none, it belongs to another, or it was taken over.
+    pub fn named(
+        name: SessionName,
+        agent: &AgentId,
+        snapshot: &(impl Snapshot + ?Sized),
+    ) -> Result<Self, SessionRefusal> {
+        let session = Self::of(name.id, agent, snapshot)?;
+        if session.name() == name { Ok(session) } else { Err(SessionRefusal::TakenOver(name)) }
+    }
+
+    /// The name that it has now.
+    pub fn name(&self) -> SessionName {
+        SessionName { id: self.id, followed: self.followed }
     }
 
     /// The facts of what was read in it.
@@ -310,6 +309,13 @@ pub fn open(agent: &AgentId, entry: u64, snapshot: &(impl Snapshot + ?Sized)) ->
         (SmolStr::new_static("readings"), Value::Set(Arc::default())),
     ];
     vec![write(&fact, Some(Attributes::from_fields(fields)), snapshot)]
+}
+
+/// What going on in a session writes: the names that it had before end.
+pub fn follow(session: &Session, snapshot: &(impl Snapshot + ?Sized)) -> Vec<Write> {
+    let followed = (SmolStr::new_static(FOLLOWED), Value::Long(i64::from(session.followed).saturating_add(1)));
+    let value = session.fact.value.clone().unwrap_or_default().with(vec![followed]);
+    vec![write(&session.fact.id, Some(value), snapshot)]
 }
 
 /// What closing a session writes: it and its readings are deleted.

@@ -16,7 +16,7 @@ use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::record::{Entry, Judged};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
-use countersign_core::session::{Reading, Reread, SessionId, SessionRefusal};
+use countersign_core::session::{Reading, Reread, SessionId, SessionName, SessionRefusal};
 use countersign_core::state::PublishError;
 use countersign_core::value::Attributes;
 use std::sync::Arc;
@@ -151,10 +151,12 @@ pub enum Request {
     SettleAsRead { settlement: Box<Settlement>, fresh: Vec<Reading> },
     /// Open a session of an agent.
     OpenSession { agent: AgentId, auth: Auth },
+    /// Go on in a session of an agent that was cut off, under a new name.
+    FollowSession { session: SessionId, agent: AgentId, auth: Auth },
     /// Close a session of an agent.
-    CloseSession { session: SessionId, agent: AgentId },
+    CloseSession { session: SessionName, agent: AgentId },
     /// Keep what a tool answered to an agent in its session: it waits where actions do, because agents ask for it.
-    Read { session: SessionId, agent: AgentId, auth: Auth, reading: Box<Reading> },
+    Read { session: SessionName, agent: AgentId, auth: Auth, reading: Box<Reading> },
     /// Settle a call. The gate's own.
     Settle(Box<Settlement>),
     /// Say what became of a call that is in doubt.
@@ -209,6 +211,7 @@ impl Request {
             | Self::DispatchAsRead(_)
             | Self::SettleAsRead { .. }
             | Self::OpenSession { .. }
+            | Self::FollowSession { .. }
             | Self::CloseSession { .. }
             | Self::Read { .. }
             | Self::Settle(_)
@@ -262,6 +265,7 @@ impl Request {
             | Self::ExtendClaim { .. }
             | Self::WithdrawClaim { .. }
             | Self::OpenSession { .. }
+            | Self::FollowSession { .. }
             | Self::CloseSession { .. }
             | Self::Read { .. }
             | Self::RotateLogKey { .. }

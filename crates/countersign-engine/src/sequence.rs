@@ -234,6 +234,9 @@ impl Sequencer {
                 self.settle_as_read(batch, *settlement, &fresh, reply, now_ms);
             }
             Request::OpenSession { agent, auth } => self.open_session(batch, (&agent, &auth), reply, now_ms),
+            Request::FollowSession { session, agent, auth } => {
+                self.follow_session(batch, (session, &agent, &auth), reply, now_ms);
+            }
             Request::CloseSession { session, agent } => self.close_session(batch, (session, &agent), reply, now_ms),
             Request::Read { session, agent, auth, reading } => {
                 self.read(batch, (session, &agent, &auth), &reading, reply, now_ms);

@@ -66,7 +66,7 @@ const TEXT_ID: Accepts = Accepts::Matching("^[^\\u0000-\\u001f\\u007f-\\u009f]+$
 const REVIEW: Accepts = Accepts::Matching("^rev_(0|[1-9][0-9]{0,15})$", 20);
 const CLAIM: Accepts = Accepts::Matching("^clm_(0|[1-9][0-9]{0,15})$", 20);
 const EFFECT: Accepts = Accepts::Matching("^eff_(0|[1-9][0-9]{0,15})$", 20);
-const SESSION: Accepts = Accepts::Matching("^ses_(0|[1-9][0-9]{0,15})$", 20);
+const SESSION: Accepts = Accepts::Matching("^ses_(0|[1-9][0-9]{0,15})(\\.[1-9][0-9]{0,9})?$", 31);
 const BOOLEAN: Accepts = Accepts::Matching("^(true|false)$", 5);
 const DIGEST: Accepts = Accepts::Matching("^sha-256=:[A-Za-z0-9+/]{43}=:$", 54);
 const QUOTED_VERSION: Accepts = Accepts::Matching("^\"[0-9]{1,16}\"$", 18);

@@ -13,7 +13,7 @@ use crate::fact::Fact;
 use crate::ids::{Digest, FactId};
 use crate::pact::{AsRead, CARRIED, Mode, SendRule};
 use crate::reason::{ChangedReading, ReadingRef, Reason, UnreadReading};
-use crate::session::{Held, READING, Reread, Session, SessionId, as_sent};
+use crate::session::{Held, READING, Reread, Session, as_sent};
 use crate::value::Value;
 use smol_str::SmolStr;
 use std::collections::BTreeSet;
@@ -76,7 +76,9 @@ impl<S: Snapshot> Deciding<'_, S> {
         // At the dispatch they are those that the intent noted, which `compare` adds.
         let (Some(guard), Stage::Intent(noted)) = (&self.kind.guard, self.stage) else { return Vec::new() };
         let Ok(session) = self.session() else {
-            return self.action.session.and_then(SessionId::fact).map(absent).into_iter().collect();
+            let fact = self.action.session.and_then(|session| session.id.fact());
+            let found = |fact: FactId| self.snapshot.fact(&fact).map(version_of).unwrap_or_else(|| absent(fact));
+            return fact.map(found).into_iter().collect();
         };
         if let Some(noted) = noted {
             let current =
@@ -102,9 +104,15 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 
     pub(super) fn session(&self) -> Result<Session, Reason> {
-        let id = self.action.session;
-        let id = id.ok_or_else(|| Reason::SessionRequired { action: self.kind.name.clone() })?;
-        Session::of(id, &self.action.agent, self.snapshot).map_err(|_| Reason::SessionNotOpen { session: id })
+        let name = self.action.session;
+        let name = name.ok_or_else(|| Reason::SessionRequired { action: self.kind.name.clone() })?;
+        let found = match self.stage {
+            // Who was cut off asks for nothing more: whoever went on in the session was shown something else.
+            Stage::Intent(None) => Session::named(name, &self.action.agent, self.snapshot),
+            // What it rests on was noted when it was asked for.
+            _ => Session::of(name.id, &self.action.agent, self.snapshot),
+        };
+        found.map_err(|_| Reason::SessionNotOpen { session: name })
     }
 
     /// Whether there is a session, and in it what the pact asks for.
@@ -189,7 +197,7 @@ pub(super) fn compare(
 /// waited, its client was told nothing, and it must not run by itself.
 fn not_carried_out(effect: &Effect, rereads: &[Reread]) -> Option<Reason> {
     let session = effect.action.session?;
-    let fact = session.fact();
+    let fact = session.id.fact();
     let about = rereads.iter().find(|reread| fact.as_ref() == Some(&reread.fact))?;
     Some(match &about.held {
         Some(held) => Reason::TurnHeld { held: held.clone() },
@@ -202,8 +210,7 @@ fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> R
     for (fact, version) in &effect.rests_on {
         let Some(held) = snapshot.fact(fact).and_then(|fact| Held::of(fact)) else {
             // It went with its session.
-            let session = Held::session(fact).or(effect.action.session);
-            return Err(session.map_or_else(
+            return Err(effect.action.session.map_or_else(
                 || Reason::SessionRequired { action: effect.action.action.clone() },
                 |session| Reason::SessionNotOpen { session },
             ));

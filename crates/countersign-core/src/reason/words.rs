@@ -121,7 +121,9 @@ impl Reason {
             Self::SessionRequired { action } => {
                 format!("`{action}` is guarded as read, and this call names no session")
             }
-            Self::SessionNotOpen { session } => format!("{session} is not an open session of this agent"),
+            Self::SessionNotOpen { session } => {
+                format!("{session} is not an open session of this agent, or another of its clients went on in it")
+            }
             Self::TooManyReadings { session } => {
                 format!("more was read in {session} than is kept to be read again ({READINGS_MAX} readings)")
             }

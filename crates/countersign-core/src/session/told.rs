@@ -25,7 +25,7 @@ fn pair<'a>(now: &'a Reading, before: Option<&'a Held>) -> Pair<'a> {
 
 /// The reading as the session of an effect has it, if the effect rests on it and the agent is known to have it.
 fn known(effect: &Effect, reading: &Reading, snapshot: &(impl Snapshot + ?Sized)) -> Option<Held> {
-    let fact = effect.action.session?.reading(&reading.place)?;
+    let fact = effect.action.session?.id.reading(&reading.place)?;
     let (_, version) = effect.rests_on.iter().find(|(noted, _)| *noted == fact)?;
     let held = Held::of(snapshot.fact(&fact)?)?;
     // A difference says what there is only to one who has what it differs from.

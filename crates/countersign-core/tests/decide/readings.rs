@@ -245,6 +245,21 @@ fn a_session_is_asked_for_and_must_be_open_and_ones_own_and_fresh() {
 }
 
 #[test]
+fn who_was_cut_off_asks_for_nothing_more_in_a_session_that_another_client_goes_on_in() {
+    let mut shop = Shop::new();
+    shop.read(place("shop", "get_stock"), "10");
+    let effect = shop.ask();
+    let session = Session::find(shop.session, &shop.world.state).unwrap();
+    let writes = session::follow(&session, &shop.world.state);
+    shop.enter(Event::Session { writes });
+    // The client that goes on in it reads on; none of that is known to the one before.
+    shop.read(place("shop", "get_stock"), "2");
+    assert_eq!(shop.code(), Some(Code::SessionNotOpen));
+    let read_again = [(place("shop", "get_stock"), Some("2"))];
+    assert_eq!(shop.refused(effect, &read_again), Some(Code::ReadingChanged), "it rests on what it rested on");
+}
+
+#[test]
 fn without_a_session_nothing_guarded_is_done() {
     let world = World::new(PACT, "sell", json!({"till": "1"})).with_agent(&[]);
     let mut world = world;

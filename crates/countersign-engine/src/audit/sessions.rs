@@ -10,7 +10,7 @@ use countersign_core::session::{self, Held, READING, SESSION, Session, SessionId
 use countersign_core::state::{State, written};
 use countersign_core::value::Value;
 
-/// A session that was opened or closed, or in which a tool has answered that gives no reading.
+/// A session that was opened, gone on in or closed, or in which a tool has answered that gives no reading.
 pub(super) fn session_again(entry: &Entry, writes: &[Write], state: &State) -> Result<Event, Fault> {
     let first = writes.first().ok_or_else(|| "it writes nothing".to_owned())?;
     let id: SessionId = first.fact.id().parse().map_err(|error| format!("{error}"))?;
@@ -19,10 +19,15 @@ pub(super) fn session_again(entry: &Entry, writes: &[Write], state: &State) -> R
         let session = session.map_err(Fault::on(RestsOn::Session(id.0)))?;
         return Ok(Event::Session { writes: session::close(&session, state) });
     };
-    // A session has the number of the entry that opened it. A later one notes a tool that has answered.
+    // A session has the number of the entry that opened it. A later one goes on in it, or notes a tool that has answered.
     if id.0 != entry.index {
         let session = Session::find(id, state).map_err(|refused| refused.to_string());
         let session = session.map_err(Fault::on(RestsOn::Session(id.0)))?;
+        let again = session::follow(&session, state);
+        // Its value alone says that it was gone on in.
+        if again.first().is_some_and(|again| again.value == first.value) {
+            return Ok(Event::Session { writes: again });
+        }
         let known = session::not_rechecked(&session.fact, u64::MAX);
         let now = written(first, (entry.index, entry.time_ms), &entry.by);
         let tool = session::not_rechecked(&now, u64::MAX).into_iter().find(|tool| !known.contains(tool));
@@ -78,7 +83,7 @@ fn beyond_again(write: &Write, state: &State) -> Result<Event, Fault> {
 fn check_told(id: EffectId, held: &Held, state: &State) -> Result<(), Fault> {
     let effect = state.effects.find(id).map_err(|refused| refused.to_string());
     let effect = effect.map_err(Fault::on(RestsOn::Effect(id.0)))?;
-    if effect.action.session != Held::session(&held.fact) {
+    if effect.action.session.map(|session| session.id) != Held::session(&held.fact) {
         return Err(format!("{id} is not of its session").into());
     }
     match session::told(effect, std::slice::from_ref(&held.reading), state).as_slice() {

@@ -11,10 +11,11 @@ use countersign_core::fence::check_holder;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest};
 use countersign_core::record::{Entry, Event, Kind};
-use countersign_core::session::{Held, Place, Reading, Session, SessionId};
+use countersign_core::session::{Held, Place, Reading, Session, SessionId, SessionName};
 use countersign_core::state::written;
 use smol_str::SmolStr;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What was read, once it is durable.
 #[derive(Debug)]
@@ -56,11 +57,26 @@ impl Gate {
     ///
     /// # Errors
     /// If the agent may not act, or the gate takes nothing.
-    pub fn open_session(&self, agent: AgentId, auth: Auth) -> Result<SessionId, Refusal> {
+    pub fn open_session(&self, agent: AgentId, auth: Auth) -> Result<SessionName, Refusal> {
         match self.call(Request::OpenSession { agent, auth })? {
-            Answer::Entered(entered) => Ok(SessionId(entered.entry.index)),
+            Answer::Entered(entered) => Ok(SessionId(entered.entry.index).first_name()),
             _ => Err(Refusal::unanswered()),
         }
+    }
+
+    /// Goes on in a session of an agent that was cut off. From now on nothing is read or asked for under the names that it had.
+    ///
+    /// # Errors
+    /// If there is no such session, it belongs to another, or the agent may not act.
+    pub fn follow_session(&self, session: SessionId, agent: AgentId, auth: Auth) -> Result<SessionName, Refusal> {
+        let Answer::Entered(entered) = self.call(Request::FollowSession { session, agent, auth })? else {
+            return Err(Refusal::unanswered());
+        };
+        let write = entered.entry.event.writes().first();
+        let written =
+            write.map(|write| written(write, (entered.entry.index, entered.entry.time_ms), &entered.entry.by));
+        let name = written.and_then(|fact| Session::read(session, Arc::new(fact))).map(|session| session.name());
+        name.ok_or_else(Refusal::unanswered)
     }
 
     /// Whether a session is open, and of this agent.
@@ -68,8 +84,7 @@ impl Gate {
         Session::of(session, agent, &self.view()).is_ok()
     }
 
-    /// Everything that was read in a session. Which of it an agent knows depends on what has reached it, and a call that was under way
-    /// when its client was cut off may still add to it.
+    /// Everything that was read in a session. Which of it an agent knows depends on what has reached it.
     pub fn places_read(&self, session: SessionId) -> Vec<Place> {
         let view = self.view();
         let Ok(session) = Session::find(session, &view) else { return Vec::new() };
@@ -79,7 +94,7 @@ impl Gate {
     /// The calls under way that were asked for in a session.
     pub fn calls_open_in(&self, session: SessionId) -> Vec<EffectId> {
         let view = self.view();
-        let is_of = |(_, effect): &(EffectId, &Effect)| effect.action.session == Some(session);
+        let is_of = |(_, effect): &(EffectId, &Effect)| effect.action.session.is_some_and(|it| it.id == session);
         view.effects_open().filter(is_of).map(|(id, _)| id).collect()
     }
 
@@ -87,7 +102,7 @@ impl Gate {
     ///
     /// # Errors
     /// If there is none of this name, or it belongs to another.
-    pub fn close_session(&self, session: SessionId, agent: AgentId) -> Result<(), Refusal> {
+    pub fn close_session(&self, session: SessionName, agent: AgentId) -> Result<(), Refusal> {
         self.call(Request::CloseSession { session, agent }).map(drop)
     }
 
@@ -97,7 +112,7 @@ impl Gate {
     /// If the agent or its session may not, or there is no answer.
     pub fn read_in(
         &self,
-        (session, agent, auth): (SessionId, AgentId, Auth),
+        (session, agent, auth): (SessionName, AgentId, Auth),
         place: Place,
         adapters: &Adapters,
     ) -> Result<ReadIn, NotReadIn> {
@@ -121,10 +136,10 @@ impl Gate {
     ///
     /// # Errors
     /// If the agent may not act, or the session is not open or another's.
-    pub fn may_read_in(&self, (session, agent, auth): (SessionId, &AgentId, &Auth)) -> Result<(), Refusal> {
+    pub fn may_read_in(&self, (session, agent, auth): (SessionName, &AgentId, &Auth)) -> Result<(), Refusal> {
         let (now_ms, view) = (self.now_ms(), self.view());
         check_holder(&view.rest, agent, auth, now_ms)?;
-        Session::of(session, agent, &view)?;
+        Session::named(session, agent, &view)?;
         Ok(())
     }
 
@@ -144,7 +159,7 @@ impl Gate {
     /// If it cannot be kept; then it must not be handed out.
     pub fn keep_observed(
         &self,
-        (session, agent, auth): (SessionId, AgentId, Auth),
+        (session, agent, auth): (SessionName, AgentId, Auth),
         observed: &Observe,
         adapters: &Adapters,
     ) -> Result<(), NotReadIn> {
@@ -170,7 +185,7 @@ impl Gate {
     /// that a tool was read beyond those.
     fn keep(
         &self,
-        (session, agent, auth): (SessionId, AgentId, Auth),
+        (session, agent, auth): (SessionName, AgentId, Auth),
         place: Place,
         at_ms: u64,
         (compared, projection): (&str, &SmolStr),

@@ -13,7 +13,7 @@ use countersign_core::fence::check_holder;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::record::{Dispatch, Event};
-use countersign_core::session::{self, Reading, Reread, Session, SessionId, SessionRefusal};
+use countersign_core::session::{self, Reading, Reread, Session, SessionId, SessionName, SessionRefusal};
 
 impl Sequencer {
     /// Opens a session of an agent.
@@ -31,15 +31,35 @@ impl Sequencer {
         self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Session { writes }, Some(reply));
     }
 
+    /// Goes on in a session that was cut off. From its place on, nothing is read or asked for under the names before.
+    pub(super) fn follow_session(
+        &mut self,
+        batch: &mut Batch,
+        (id, agent, auth): (SessionId, &AgentId, &Auth),
+        reply: Reply,
+        now_ms: u64,
+    ) {
+        if let Err(refusal) = check_holder(&self.state, agent, auth, now_ms) {
+            return batch.refuse(reply, refusal);
+        }
+        match Session::of(id, agent, &*self.state) {
+            Ok(session) => {
+                let writes = session::follow(&session, &*self.state);
+                self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Session { writes }, Some(reply));
+            }
+            Err(refusal) => batch.refuse(reply, refusal),
+        }
+    }
+
     /// Closes a session of an agent; what was read in it counts no longer.
     pub(super) fn close_session(
         &mut self,
         batch: &mut Batch,
-        (id, agent): (SessionId, &AgentId),
+        (name, agent): (SessionName, &AgentId),
         reply: Reply,
         now_ms: u64,
     ) {
-        match Session::of(id, agent, &*self.state) {
+        match Session::named(name, agent, &*self.state) {
             Ok(session) => {
                 let writes = session::close(&session, &*self.state);
                 self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Session { writes }, Some(reply));
@@ -52,7 +72,7 @@ impl Sequencer {
     pub(super) fn read(
         &mut self,
         batch: &mut Batch,
-        (id, agent, auth): (SessionId, &AgentId, &Auth),
+        (name, agent, auth): (SessionName, &AgentId, &Auth),
         reading: &Reading,
         reply: Reply,
         now_ms: u64,
@@ -61,7 +81,7 @@ impl Sequencer {
         if let Err(refusal) = check_holder(&self.state, agent, auth, now_ms) {
             return batch.refuse(reply, refusal);
         }
-        let writes = Session::of(id, agent, &*self.state).and_then(|session| {
+        let writes = Session::named(name, agent, &*self.state).and_then(|session| {
             match session::read(&session, reading, &*self.state) {
                 // The agent is told all the same, and that it was is kept: no write rests on less than it knows.
                 Err(SessionRefusal::Full(_)) => Ok(vec![session::read_beyond(&session, &reading.place, &*self.state)]),
@@ -85,15 +105,15 @@ impl Sequencer {
         let Some(session) = effect.action.session else { return entered };
         let told = session::told(effect, readings, &*self.state);
         for (reading, _) in readings.iter().zip(told).filter(|(_, is_told)| *is_told) {
-            let writes =
-                Session::find(session, &*self.state).and_then(|session| session::read(&session, reading, &*self.state));
+            let writes = Session::find(session.id, &*self.state)
+                .and_then(|session| session::read(&session, reading, &*self.state));
             let Ok(writes) =
                 writes.inspect_err(|error: &SessionRefusal| tracing::warn!(effect = %id, %error, "not kept"))
             else {
                 continue;
             };
             if session::keeps_content(&writes) {
-                entered.extend(session.reading(&reading.place));
+                entered.extend(session.id.reading(&reading.place));
                 let event = Event::Reading { writes, effect: Some(id) };
                 self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None);
             }
@@ -108,7 +128,7 @@ impl Sequencer {
         }
         let writes = self.state.effects.find(settlement.effect).ok().and_then(|effect| {
             let (upstream, tool) = target(&effect.action, &*self.state)?;
-            let session = Session::find(effect.action.session?, &*self.state).ok()?;
+            let session = Session::find(effect.action.session?.id, &*self.state).ok()?;
             Some(session::answered(&session, &format!("{upstream}/{}", tool?), &*self.state))
         });
         if let Some(writes) = writes.filter(|writes| !writes.is_empty()) {

@@ -5,7 +5,7 @@ use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome};
 use countersign_core::effect::Effect;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest, FactId};
-use countersign_core::session::{Held, Place, Reading, Reread, SESSION, Session, SessionId};
+use countersign_core::session::{Held, Place, Reading, Reread, SESSION, Session, SessionName};
 use countersign_engine::request::{DispatchAsRead, Request, Settlement};
 
 /// Where something is read.
@@ -21,24 +21,25 @@ pub(super) fn rests_on(effect: &Effect) -> Option<Vec<FactId>> {
 
 impl History {
     /// A session of an agent that is open, and the facts of its readings.
-    pub(super) fn session(&mut self, agent: &AgentId) -> Option<(SessionId, Vec<FactId>)> {
+    pub(super) fn session(&mut self, agent: &AgentId) -> Option<(SessionName, Vec<FactId>)> {
         let view = self.parts.view();
         let state = view.whole_state();
         let sessions = state.facts.iter().filter(|fact| fact.id.ty().as_str() == SESSION);
         let mut found: Vec<Session> =
             sessions.filter_map(|fact| Session::of(fact.id.id().parse().ok()?, agent, state).ok()).collect();
         found.sort_by_key(|session| session.id);
-        let found: Vec<_> = found.iter().map(|session| (session.id, session.readings().collect())).collect();
+        let found: Vec<_> = found.iter().map(|session| (session.name(), session.readings().collect())).collect();
         drop(view);
         self.pick(&found)
     }
 
-    /// Opens, reads in or closes a session.
+    /// Opens, goes on in, reads in or closes a session.
     pub(super) fn read(&mut self) {
         let (agent, auth) = (self.agent(), Auth::None);
-        let request = match (self.rng.below(6), self.session(&agent)) {
+        let request = match (self.rng.below(7), self.session(&agent)) {
             (0, _) | (_, None) => Request::OpenSession { agent, auth },
             (1, Some((session, _))) => Request::CloseSession { session, agent },
+            (2, Some((session, _))) => Request::FollowSession { session: session.id, agent, auth },
             (_, Some((session, _))) => {
                 let reading = Box::new(self.reading());
                 Request::Read { session, agent, auth, reading }

@@ -120,13 +120,18 @@ fn history() -> Vec<Vec<Request>> {
         feed("Agent::\"ann\"", json!({"org": "a", "roles": [], "standing": "active", "trust": 1})),
         feed("Note::\"1\"", json!({"open": true})),
         Request::OpenSession { agent: agent(), auth: Auth::None },
-        Request::Read { session: SessionId(SESSION), agent: agent(), auth: Auth::None, reading: Box::new(reading(10)) },
+        Request::Read {
+            session: SessionId(SESSION).first_name(),
+            agent: agent(),
+            auth: Auth::None,
+            reading: Box::new(reading(10)),
+        },
         moving(1),
         dispatch(6, reread(7, true), vec![reading(7)]),
         moving(2),
         dispatch(9, reread(7, false), Vec::new()),
         Request::SettleAsRead { settlement, fresh: vec![reading(6)] },
-        Request::CloseSession { session: SessionId(SESSION), agent: agent() },
+        Request::CloseSession { session: SessionId(SESSION).first_name(), agent: agent() },
     ];
     one_by_one.into_iter().map(|request| vec![request]).collect()
 }

@@ -13,7 +13,7 @@ use countersign_core::denial::DenialCode;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::READS_MAX;
 use countersign_core::record::{Kind, Leaf};
-use countersign_core::session::SessionId;
+use countersign_core::session::SessionName;
 use countersign_engine::gate::{Gate, LogError, NotObservable, ShownFact};
 use countersign_engine::request::{self, Answer};
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
         Some(Value::Bool(answers)) => answers,
         Some(_) => return Err(HttpError::field("field `answers` must be true or false")),
     };
-    let session: Option<SessionId> = match fields.take("session") {
+    let session: Option<SessionName> = match fields.take("session") {
         None => None,
         Some(Value::String(name)) => Some(sessions::parsed(&name)?),
         Some(_) => return Err(HttpError::field("field `session` must be the name of a session")),
@@ -66,7 +66,7 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
         }
         app.gate.observe(caller.name, ids)?
     };
-    let outdated = session.map(|session| app.gate.outdated(session)).unwrap_or_default();
+    let outdated = session.map(|session| app.gate.outdated(session.id)).unwrap_or_default();
     json(&ObserveResponse {
         observation: observed.token,
         observed_at: observed.observed_at_ms,

@@ -174,9 +174,9 @@ impl From<Refusal> for HttpError {
             Refusal::Halt(HaltError::Reason(_)) => (Code::InvalidField, "say why in a sentence"),
             Refusal::Claim(refusal) => claim_hint(refusal),
             Refusal::Effect(refusal) => effect_hint(refusal),
-            Refusal::Session(SessionRefusal::NotOpen(_) | SessionRefusal::OfAnother(..)) => {
-                (Code::SessionNotFound, "open a session with POST /v1/sessions, and read in that one")
-            }
+            Refusal::Session(
+                SessionRefusal::NotOpen(_) | SessionRefusal::OfAnother(..) | SessionRefusal::TakenOver(_),
+            ) => (Code::SessionNotFound, "open a session with POST /v1/sessions, and read in that one"),
             Refusal::Session(_) => (Code::ReadingRefused, "read with shorter arguments"),
             Refusal::Fenced { .. } => (Code::FeedFenced, "see GET /v1/effects for what is in flight"),
             Refusal::ClockSteady => (Code::ClockSteady, "nothing to do; see /readyz"),

@@ -10,7 +10,7 @@ use axum::response::Response;
 use countersign_api::{ErrorCode, Outdated, ReadResponse, SessionClosed, SessionOpened};
 use countersign_core::canonical::Canonical;
 use countersign_core::ids::check_id;
-use countersign_core::session::{NotASession, Place, SessionId, as_sent};
+use countersign_core::session::{NotASession, Place, SessionName, as_sent};
 use countersign_engine::gate::{self, Gate, NotReadIn};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -27,11 +27,13 @@ pub async fn open(State(app): State<Arc<App>>, caller: Caller, request: Request)
         Some(_) => return Err(HttpError::field("field `follows` must be the name of a session")),
     };
     fields.done()?;
+    let follows = follows.map(|name: SessionName| name.id);
     let open = move |gate: &Gate| match follows.filter(|follows| gate.is_session_of(*follows, &caller.name)) {
-        // In this order: a call that ends in between has added to what was read.
+        // In this order: from its place on no one else reads in it, and a call that ends in between has added to what was read.
         Some(follows) => {
+            let name = gate.follow_session(follows, caller.name, caller.auth)?;
             let open = gate.calls_open_in(follows);
-            Ok((follows, gate.places_read(follows), open))
+            Ok((name, gate.places_read(follows), open))
         }
         None => gate.open_session(caller.name, caller.auth).map(|opened| (opened, Vec::new(), Vec::new())),
     };
@@ -96,7 +98,7 @@ pub async fn read(
         read_at: read.at_ms,
         name,
         answer: read.answer.answer,
-        outdated: app.gate.outdated(session).iter().map(outdated).collect(),
+        outdated: app.gate.outdated(session.id).iter().map(outdated).collect(),
     })
 }
 
@@ -112,7 +114,7 @@ pub fn outdated(outdated: &gate::Outdated) -> Outdated {
     }
 }
 
-fn named(path: SessionPath) -> Result<SessionId, HttpError> {
+fn named(path: SessionPath) -> Result<SessionName, HttpError> {
     let Path(name) = path.map_err(|error| bad_path(&error))?;
     name.parse().map_err(|error: NotASession| {
         HttpError::new(ErrorCode::SessionNotFound, error.to_string(), "open a session with POST /v1/sessions")
@@ -120,7 +122,7 @@ fn named(path: SessionPath) -> Result<SessionId, HttpError> {
 }
 
 /// The session of a name in a body.
-pub fn parsed(name: &str) -> Result<SessionId, HttpError> {
+pub fn parsed(name: &str) -> Result<SessionName, HttpError> {
     name.parse().map_err(|error: NotASession| HttpError::field(error.to_string()))
 }
 

@@ -11,7 +11,7 @@ mod parent;
 use self::parent::{Parent, Relation};
 use countersign_core::ids::Digest;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -192,7 +192,21 @@ impl Note {
 
     /// The session is gone on in by a gateway that this program started.
     fn is_for(&self, session: &str, parent: &Parent) {
-        let text = format!("{session}\n{parent}");
+        self.says(session, &parent.to_string());
+    }
+
+    /// The session has this name now. What is noted beside it stays.
+    pub fn is_now(&self, session: &str) {
+        let mut text = String::new();
+        let mut file = &self.file;
+        // Under the name before, it can still be gone on in.
+        if file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_string(&mut text)).is_ok() {
+            self.says(session, text.split_once('\n').map_or("", |(_, rest)| rest));
+        }
+    }
+
+    fn says(&self, session: &str, rest: &str) {
+        let text = format!("{session}\n{rest}");
         let written = self.file.write_all_at(text.as_bytes(), 0).and_then(|()| self.file.set_len(text.len() as u64));
         if let Err(error) = written {
             // Then no one goes on in it.

@@ -7,7 +7,7 @@ use crate::request::{DispatchAsRead, Refusal, Request};
 use countersign_core::call::EffectId;
 use countersign_core::decide::{target, touched_by_reading, touches};
 use countersign_core::effect::Phase;
-use countersign_core::session::{Held, HeldTurn, Reread, SessionId};
+use countersign_core::session::{Held, HeldTurn, Reread};
 use countersign_core::utc::Utc;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Inner {
     /// not run by itself. The same where it did not get its turn.
     fn refuse(&self, id: EffectId, holder: Option<&Holder>) {
         let session = self.gate.view().rest.effects.cooling(id).ok().and_then(|effect| effect.action.session);
-        let Some(fact) = session.and_then(SessionId::fact) else { return };
+        let Some(fact) = session.and_then(|session| session.id.fact()) else { return };
         let held = holder.map(|holder| HeldTurn {
             effect: holder.effect,
             in_doubt: holder.lingers,

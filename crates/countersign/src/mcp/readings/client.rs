@@ -12,6 +12,7 @@ use crate::mcp::resumed::{CutOff, FOLLOWED_WITHIN, Note, Noted, Notes};
 use anyhow::Result;
 use countersign_api::{Outdated, SessionClosed, SessionOpened, SessionRequest};
 use countersign_core::call::EffectId;
+use countersign_core::session::SessionName;
 use countersign_core::utc::Utc;
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -208,6 +209,12 @@ fn warning(outdated: &Outdated) -> String {
     )
 }
 
+/// Whether two names are of one session: who goes on in it is given a new one.
+fn is_same(one: &str, other: &str) -> bool {
+    let session = |name: &str| name.parse::<SessionName>().ok().map(|name| name.id);
+    session(one).is_some() && session(one) == session(other)
+}
+
 /// The session that a single request names.
 fn named_in(delivery: &Delivery) -> Option<Named> {
     lock(delivery.marks()).named().cloned()
@@ -256,7 +263,8 @@ impl GateClient {
         let SessionOpened { session: opened, unsure, open: under_way } =
             open(cut_off.as_ref().map(|(name, _)| name.clone()))?;
         let note = match cut_off {
-            Some((name, note)) if name == opened => {
+            Some((name, note)) if is_same(&name, &opened) => {
+                note.is_now(&opened);
                 let under_way = under_way.iter().filter_map(|effect| effect.parse::<EffectId>().ok());
                 lock(delivery.marks()).follow(unsure, under_way.map(|effect| effect.0));
                 Some(note)
