@@ -3,53 +3,57 @@
 use crate::{Atomicity, RestsOn};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 /// An action: one thing that an agent wants to do under a pact. The gate reads it more strictly than this type does, since
 /// what two readers could understand differently must not be decided on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ActionRequest {
     /// The pact.
-    #[schema(example = "billing")]
+    #[cfg_attr(feature = "document", schema(example = "billing"))]
     pub pact: String,
     /// The action type within it.
-    #[schema(example = "refund")]
+    #[cfg_attr(feature = "document", schema(example = "refund"))]
     pub action: String,
     /// The caller's key for retries, with at least 128 random bits: 22 to 128 characters of `A-Z a-z 0-9 - _`. The same
     /// key with the same body answers with the same verdict.
-    #[schema(min_length = 22, max_length = 128, example = "5f0c1f6e-3e0a-4a53-9d3f-0c5a8a3b9e11")]
+    #[cfg_attr(
+        feature = "document",
+        schema(min_length = 22, max_length = 128, example = "5f0c1f6e-3e0a-4a53-9d3f-0c5a8a3b9e11")
+    )]
     pub idempotency_key: String,
     /// The parameters, as the pact's schema wants them.
     #[serde(default)]
-    #[schema(value_type = Object)]
+    #[cfg_attr(feature = "document", schema(value_type = Object))]
     pub params: Map<String, Value>,
     /// The observations that the action was decided on, as they were given out.
     #[serde(default)]
-    #[schema(max_items = 16, example = json!(["obs1.AAAA"]))]
+    #[cfg_attr(feature = "document", schema(max_items = 16, example = json!(["obs1.AAAA"])))]
     pub observations: Vec<String>,
     /// The delegation that the action is under, as `countersign delegation new` made it; absent where the agent acts in its own
     /// right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, required = false, max_length = 16384, example = "dlg1.AAAA")]
+    #[cfg_attr(feature = "document", schema(value_type = String, required = false, max_length = 16384, example = "dlg1.AAAA"))]
     pub delegation: Option<String>,
     /// The claim that the action is under, if it was announced; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "clm_812")]
+    #[cfg_attr(feature = "document", schema(example = "clm_812"))]
     pub claim: Option<String>,
     /// The session that the action is asked for in; needed where its action type is guarded as read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "ses_812")]
+    #[cfg_attr(feature = "document", schema(example = "ses_812"))]
     pub session: Option<String>,
     /// The names of readings of which it is not known whether they reached the agent before it asked for this. For these, the reading
     /// before counts as well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(max_items = 32)]
+    #[cfg_attr(feature = "document", schema(max_items = 32))]
     pub unsure: Vec<String>,
 }
 
 /// The kind of a verdict. More kinds may come; treat one you do not know as not committed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictKind {
     /// Everything held; the effects are done with this entry.
@@ -69,7 +73,8 @@ pub enum VerdictKind {
 }
 
 /// The verdict on an action.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct Verdict {
     /// What was decided.
     pub verdict: VerdictKind,
@@ -104,14 +109,14 @@ pub struct Verdict {
     pub atomicity: Option<Atomicity>,
     /// The review that waits for a person, or that a person refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "rev_813")]
+    #[cfg_attr(feature = "document", schema(example = "rev_813"))]
     pub review: Option<String>,
     /// Until when a person may decide, in ledger milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
     /// The external call: see `GET /v1/effects/{effect}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "eff_813")]
+    #[cfg_attr(feature = "document", schema(example = "eff_813"))]
     pub effect: Option<String>,
     /// When a cooling call is decided again, in ledger milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,7 +130,7 @@ pub struct Verdict {
     /// Calls in doubt whose turn was given back before this one was made: each may still have had its effect on what this one changed or
     /// rested on. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(example = json!(["eff_812"]))]
+    #[cfg_attr(feature = "document", schema(example = json!(["eff_812"])))]
     pub beside: Vec<String>,
     /// In shadow mode, what enforcement would have answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,7 +140,7 @@ pub struct Verdict {
     pub waived_by: Option<WaivedBy>,
     /// The entry's receipt, which verifies offline with the log's public key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "rct1.AAAA")]
+    #[cfg_attr(feature = "document", schema(example = "rct1.AAAA"))]
     pub receipt: Option<String>,
     /// Set where the verdict was given before, under the same idempotency key.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -154,13 +159,14 @@ pub(crate) fn is_false(flag: &bool) -> bool {
 }
 
 /// Evidence for the outcome of a call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct Evidence {
     /// How often it was tried.
     pub attempts: u32,
     /// The stable code of what came of it.
     #[serde(default)]
-    #[schema(example = "answered")]
+    #[cfg_attr(feature = "document", schema(example = "answered"))]
     pub code: String,
     /// What came of it, in a sentence.
     pub summary: String,
@@ -187,7 +193,8 @@ pub struct Evidence {
 }
 
 /// Preconditions that did not hold, and were waived.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct WaivedBy {
     /// The reviewer.
     pub reviewer: String,
@@ -198,7 +205,8 @@ pub struct WaivedBy {
 }
 
 /// A pact as a verdict names it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct PactRef {
     /// Its name.
     pub name: String,
@@ -209,17 +217,19 @@ pub struct PactRef {
 }
 
 /// A fact that an action wrote.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct Wrote {
     /// The fact.
-    #[schema(example = "Account::\"42\"")]
+    #[cfg_attr(feature = "document", schema(example = "Account::\"42\""))]
     pub fact: String,
     /// Its new version.
     pub version: u64,
 }
 
 /// What enforcement would have answered.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct Shadowed {
     /// The stable code.
     pub code: String,
@@ -233,7 +243,8 @@ pub struct Shadowed {
 }
 
 /// In which way a precondition failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Why {
     /// The condition is false.
@@ -251,10 +262,11 @@ pub enum Why {
 }
 
 /// One failed precondition.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct FailedPrecondition {
     /// Its id within the action type.
-    #[schema(example = "account-is-active")]
+    #[cfg_attr(feature = "document", schema(example = "account-is-active"))]
     pub precondition: String,
     /// The condition as written in the pact.
     pub that: String,
@@ -282,10 +294,11 @@ pub struct FailedPrecondition {
 }
 
 /// One attribute that a failed precondition reads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct FailedRead {
     /// The attribute, or the fact as a whole.
-    #[schema(example = "Account::\"42\".status")]
+    #[cfg_attr(feature = "document", schema(example = "Account::\"42\".status"))]
     pub attribute: String,
     /// Whether the agent carried an observation of the fact.
     pub observed: bool,

@@ -2,24 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
 
 /// All agents.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct AgentList {
     /// The agents, by name.
     pub agents: Vec<Registered>,
 }
 
 /// All operators.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct OperatorList {
     /// The operators, by name.
     pub operators: Vec<Registered>,
 }
 
 /// Who the gate takes a caller for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct CallerResponse {
     /// Whether the gate goes by signatures; an open one does not know who calls.
     pub identified: bool,
@@ -32,14 +34,15 @@ pub struct CallerResponse {
 }
 
 /// An agent or operator.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct Registered {
     /// The name.
     pub name: String,
     /// The version of its fact.
     pub version: u64,
     /// Its fact: roles, standing, keys, and for agents organisation and trust.
-    #[schema(value_type = Object)]
+    #[cfg_attr(feature = "document", schema(value_type = Object))]
     pub value: Value,
     /// When that was written, in ledger milliseconds.
     pub written_at: u64,

@@ -5,7 +5,8 @@ mod operation;
 mod refusals;
 
 use crate::error::ErrorBody;
-use crate::routes::{Body, Content, ROUTES, Shape};
+use crate::routes::{Body, Content, ROUTES};
+use crate::shape::Shape;
 use utoipa::OpenApi;
 use utoipa::openapi::PathItem;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme};

@@ -3,37 +3,39 @@
 use crate::{Evidence, FailedPrecondition};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 /// An announcement: these facts are about to change, and are not to be relied on until then.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
     /// The facts.
-    #[schema(min_items = 1, max_items = 32, example = json!(["Account::\"42\""]))]
+    #[cfg_attr(feature = "document", schema(min_items = 1, max_items = 32, example = json!(["Account::\"42\""])))]
     pub facts: Vec<String>,
     /// For how long, in milliseconds; the pact says how long is allowed.
-    #[schema(minimum = 1, example = 5000)]
+    #[cfg_attr(feature = "document", schema(minimum = 1, example = 5000))]
     pub for_ms: u64,
     /// Why; those kept waiting are told.
-    #[schema(min_length = 1, max_length = 1024, example = "reported as stolen")]
+    #[cfg_attr(feature = "document", schema(min_length = 1, max_length = 1024, example = "reported as stolen"))]
     pub reason: String,
 }
 
 /// For how long a claim is to stand from now on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClaimExtension {
     /// For how long, in milliseconds.
-    #[schema(minimum = 1, example = 5000)]
+    #[cfg_attr(feature = "document", schema(minimum = 1, example = 5000))]
     pub for_ms: u64,
 }
 
 /// A claim that was announced, extended or withdrawn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ClaimEntered {
     /// The claim, and its fencing token: send it along with the action that was announced.
-    #[schema(example = "clm_812")]
+    #[cfg_attr(feature = "document", schema(example = "clm_812"))]
     pub claim: String,
     /// The entry.
     pub entry: u64,
@@ -47,15 +49,16 @@ pub struct ClaimEntered {
     pub until: Option<u64>,
     /// The entry's receipt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "rct1.AAAA")]
+    #[cfg_attr(feature = "document", schema(example = "rct1.AAAA"))]
     pub receipt: Option<String>,
 }
 
 /// A claim that stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ClaimInForce {
     /// The claim.
-    #[schema(example = "clm_812")]
+    #[cfg_attr(feature = "document", schema(example = "clm_812"))]
     pub claim: String,
     /// Its holder.
     pub by: String,
@@ -75,14 +78,16 @@ pub struct ClaimInForce {
 }
 
 /// The claims that stand.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ClaimList {
     /// Oldest first.
     pub claims: Vec<ClaimInForce>,
 }
 
 /// Where an effect is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EffectState {
     /// Its intent stands; it is decided again when it has cooled.
@@ -111,10 +116,11 @@ impl EffectState {
 }
 
 /// An external effect.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct Effect {
     /// Its name: `eff_` and the entry of its intent.
-    #[schema(example = "eff_813")]
+    #[cfg_attr(feature = "document", schema(example = "eff_813"))]
     pub effect: String,
     /// Where it is.
     pub state: EffectState,
@@ -133,14 +139,14 @@ pub struct Effect {
     pub dispatch_at: Option<u64>,
     /// The idempotency key that the other side is given: the same for every attempt, and no other action's. Ask by it what became of
     /// a call that is in doubt.
-    #[schema(example = "cs-2f0c8d1be4a79356f80b6c1d9e24a735")]
+    #[cfg_attr(feature = "document", schema(example = "cs-2f0c8d1be4a79356f80b6c1d9e24a735"))]
     pub idempotency_key: String,
     /// The adapter that carries it out; absent while it cools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
     /// The call as it is sent; absent while it cools, and for agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(feature = "document", schema(value_type = Option<Object>))]
     pub call: Option<Value>,
     /// The facts that stay as they are until it has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -175,48 +181,56 @@ pub struct Effect {
 }
 
 /// An attempt or a probe that has led to nothing yet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct LastTry {
     /// When it ended, in ledger milliseconds.
     pub at: u64,
     /// Which it was, of the attempts, or of the probes of a doubt; the first is 1.
     pub number: u32,
     /// What it found.
-    #[schema(example = "no connection could be made")]
+    #[cfg_attr(feature = "document", schema(example = "no connection could be made"))]
     pub found: String,
 }
 
 /// How an effect is undone: by an action of the type that `undo` names, with these.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct UndoWith {
     /// The idempotency key: it follows from the effect, so that undoing it twice within a day acts once.
-    #[schema(example = "undo-6f1c2f7e0b9d4c5a8e3f7a1b2c3d4e5f")]
+    #[cfg_attr(feature = "document", schema(example = "undo-6f1c2f7e0b9d4c5a8e3f7a1b2c3d4e5f"))]
     pub idempotency_key: String,
     /// The parameters of the action that is undone, as far as the one that undoes it takes them.
-    #[schema(value_type = Object)]
+    #[cfg_attr(feature = "document", schema(value_type = Object))]
     pub params: Map<String, Value>,
 }
 
 /// Effects under way.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct EffectList {
     /// Oldest first.
     pub effects: Vec<Effect>,
 }
 
 /// What a person found out about a doubt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ResolveRequest {
     /// `settled` if it happened, `failed` if it did not and will not.
     pub outcome: Resolved,
     /// How that is known; it stands in the ledger.
-    #[schema(min_length = 1, max_length = 1024, example = "the bank confirms the transfer by phone")]
+    #[cfg_attr(
+        feature = "document",
+        schema(min_length = 1, max_length = 1024, example = "the bank confirms the transfer by phone")
+    )]
     pub reason: String,
 }
 
 /// How a doubt ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Resolved {
     /// It happened.

@@ -3,20 +3,21 @@
 //! Codes are stable: programs match on them. Messages and hints are for people and may change.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// The body of every 4xx and 5xx answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ErrorBody {
     /// What went wrong.
     pub error: ErrorDetail,
 }
 
 /// What went wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ErrorDetail {
     /// The stable code.
-    #[schema(value_type = ErrorCode)]
+    #[cfg_attr(feature = "document", schema(value_type = ErrorCode))]
     pub code: String,
     /// The cause, for people.
     pub message: String,
@@ -33,7 +34,8 @@ pub struct ErrorDetail {
 }
 
 /// One problem of a pact's text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// How bad it is.
     pub severity: Severity,
@@ -49,7 +51,8 @@ pub struct Problem {
 }
 
 /// How bad a problem of a pact is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The pact is refused.
@@ -61,7 +64,8 @@ pub enum Severity {
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $status:literal,)*) => {
         /// The stable codes of errors.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
         #[serde(rename_all = "snake_case")]
         pub enum ErrorCode {
             $($(#[$doc])* $variant,)*

@@ -3,14 +3,14 @@
 use crate::{Atomicity, Outdated};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 /// Which facts to observe.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ObserveRequest {
     /// The facts, each as `Type::"id"`.
-    #[schema(min_items = 1, max_items = 32, example = json!(["Account::\"42\""]))]
+    #[cfg_attr(feature = "document", schema(min_items = 1, max_items = 32, example = json!(["Account::\"42\""])))]
     pub facts: Vec<String>,
     /// Whether to show, of facts that a tool reads, also what the tool answered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -18,15 +18,16 @@ pub struct ObserveRequest {
     /// A session of the agent, in which what tools answer is kept as a reading, where an operator approved the tool as one whose answers
     /// are compared and nothing of its facts is withheld.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "ses_812")]
+    #[cfg_attr(feature = "document", schema(example = "ses_812"))]
     pub session: Option<String>,
 }
 
 /// What was observed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ObserveResponse {
     /// The sealed token to send along with an action; good for this agent only.
-    #[schema(example = "obs1.AAAA")]
+    #[cfg_attr(feature = "document", schema(example = "obs1.AAAA"))]
     pub observation: String,
     /// When, in ledger milliseconds.
     pub observed_at: u64,
@@ -40,7 +41,8 @@ pub struct ObserveResponse {
 }
 
 /// One fact as it was observed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ObservedFact {
     /// The fact.
     pub fact: String,
@@ -52,7 +54,7 @@ pub struct ObservedFact {
     pub digest: Option<String>,
     /// Its value; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(feature = "document", schema(value_type = Option<Object>))]
     pub value: Option<Value>,
     /// Attributes of the fact's type that no grant shows to this agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -68,14 +70,15 @@ pub struct ObservedFact {
 }
 
 /// The current version of a fact.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct FactResponse {
     /// The fact.
     pub fact: String,
     /// Its version; also the `ETag`.
     pub version: u64,
     /// Its value.
-    #[schema(value_type = Object)]
+    #[cfg_attr(feature = "document", schema(value_type = Object))]
     pub value: Value,
     /// When this version was written, in ledger milliseconds.
     pub written_at: u64,
@@ -93,7 +96,7 @@ pub struct FactResponse {
     pub atomicity: Atomicity,
     /// The effects in flight that rely on it: until they have ended no one changes it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(example = json!(["eff_813"]))]
+    #[cfg_attr(feature = "document", schema(example = json!(["eff_813"])))]
     pub fenced_by: Vec<String>,
     /// The feeds that wait for those effects, oldest first: until they are written no one relies on the fact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -104,7 +107,8 @@ pub struct FactResponse {
 }
 
 /// Facts of one type.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct FactList {
     /// The facts, by id.
     pub facts: Vec<FactSummary>,
@@ -114,14 +118,15 @@ pub struct FactList {
 }
 
 /// One fact of a list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct FactSummary {
     /// The fact.
     pub fact: String,
     /// Its version.
     pub version: u64,
     /// Its value.
-    #[schema(value_type = Object)]
+    #[cfg_attr(feature = "document", schema(value_type = Object))]
     pub value: Value,
     /// When this version was written, in ledger milliseconds.
     pub written_at: u64,
@@ -130,7 +135,8 @@ pub struct FactSummary {
 }
 
 /// A feed that waits for effects in flight to end.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct HeldFeed {
     /// The entry in which it came.
     pub entry: u64,
@@ -140,21 +146,23 @@ pub struct HeldFeed {
     pub by: String,
     /// The value that will be written; absent where the fact will be deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(feature = "document", schema(value_type = Option<Object>))]
     pub value: Option<Value>,
 }
 
 /// A new value for a fact.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FactPut {
     /// All attributes of the fact; those not named here are gone afterwards.
-    #[schema(value_type = Object, example = json!({"status": "active", "balance": 900000, "owner": "ada"}))]
+    #[cfg_attr(feature = "document", schema(value_type = Object, example = json!({"status": "active", "balance": 900000, "owner": "ada"})))]
     pub value: Map<String, Value>,
 }
 
 /// That a fact is still so, as its source says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FactConfirm {
     /// The version that the source has looked at and confirms.
@@ -162,7 +170,8 @@ pub struct FactConfirm {
 }
 
 /// A fact was confirmed by its source. It stays at its version, and what was observed of it stays good.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct FactConfirmed {
     /// The fact.
     pub fact: String,
@@ -178,7 +187,8 @@ pub struct FactConfirmed {
 }
 
 /// A fact was written or deleted by an operator, or will be as soon as nothing in flight relies on it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct FactWritten {
     /// The fact.
     pub fact: String,
@@ -200,7 +210,8 @@ pub struct FactWritten {
 }
 
 /// The history of a fact.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct HistoryResponse {
     /// The fact.
     pub fact: String,
@@ -215,13 +226,14 @@ pub struct HistoryResponse {
 }
 
 /// One version of a fact.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct FactVersion {
     /// The version.
     pub version: u64,
     /// Its value; absent where it deleted the fact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(feature = "document", schema(value_type = Option<Object>))]
     pub value: Option<Value>,
     /// When it was written, in ledger milliseconds.
     pub written_at: u64,

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 /// Entries of the ledger.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct EntriesResponse {
     /// The entries, in order.
     pub entries: Vec<EntryResponse>,
@@ -17,16 +17,17 @@ pub struct EntriesResponse {
 }
 
 /// One entry.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct EntryResponse {
     /// Its place in the ledger; also its id.
     pub index: u64,
     /// The public part, byte for byte as it stands in the log.
-    #[schema(value_type = Object)]
+    #[cfg_attr(feature = "document", schema(value_type = Object))]
     pub leaf: Box<RawValue>,
     /// The erasable part; absent where it was erased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(feature = "document", schema(value_type = Option<Object>))]
     pub payload: Option<Box<RawValue>>,
     /// Whether the payload was erased.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -34,17 +35,19 @@ pub struct EntryResponse {
 }
 
 /// The receipt of an entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ReceiptResponse {
     /// The entry.
     pub entry: u64,
     /// Its leaf, its inclusion proof and the latest checkpoint; verifies offline with the log's public key.
-    #[schema(example = "rct1.AAAA")]
+    #[cfg_attr(feature = "document", schema(example = "rct1.AAAA"))]
     pub receipt: String,
 }
 
 /// The proof that an earlier log is the beginning of the present one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ConsistencyResponse {
     /// The size of the earlier log.
     pub old: u64,
@@ -58,7 +61,8 @@ pub struct ConsistencyResponse {
 }
 
 /// What to erase: entries, or everything that speaks of a fact.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ErasureRequest {
     /// The entries whose payloads are to be erased.
@@ -67,10 +71,10 @@ pub struct ErasureRequest {
     /// The fact whose copies are to be found; only with `dry_run`. The request of an erasure is kept forever with its signature,
     /// so it names entries and not the fact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "Account::\"42\"")]
+    #[cfg_attr(feature = "document", schema(example = "Account::\"42\""))]
     pub fact: Option<String>,
     /// Why, for the ledger. Must not itself hold personal data: it is kept forever.
-    #[schema(min_length = 1, max_length = 1024)]
+    #[cfg_attr(feature = "document", schema(min_length = 1, max_length = 1024))]
     pub reason: String,
     /// Only say what would be erased and what would be kept; nothing is written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -78,7 +82,8 @@ pub struct ErasureRequest {
 }
 
 /// What was erased.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ErasureResponse {
     /// The entries that record the erasure; none after a dry run, or where nothing was left to erase.
     pub records: Vec<u64>,
@@ -90,7 +95,8 @@ pub struct ErasureResponse {
 }
 
 /// An entry that an erasure leaves as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct KeptEntry {
     /// The entry.
     pub entry: u64,
@@ -104,7 +110,8 @@ pub struct KeptEntry {
 }
 
 /// The wall clock was confirmed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ClockConfirmed {
     /// The entry that records it.
     pub entry: u64,
@@ -113,16 +120,18 @@ pub struct ClockConfirmed {
 }
 
 /// Why the log's key is to be replaced.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LogKeyRotation {
     /// Why, for the ledger. Must not itself hold personal data: it is kept forever.
-    #[schema(min_length = 1, max_length = 1024)]
+    #[cfg_attr(feature = "document", schema(min_length = 1, max_length = 1024))]
     pub reason: String,
 }
 
 /// The log's key was replaced.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct LogKeyRotated {
     /// The entry that records it, the last one of which the old key signed the checkpoint.
     pub entry: u64,
@@ -134,7 +143,8 @@ pub struct LogKeyRotated {
 }
 
 /// The process is alive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct Health {
     /// Always `ok`.
     pub status: String,
@@ -143,7 +153,8 @@ pub struct Health {
 }
 
 /// The gate is ready to decide.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct Ready {
     /// Always true: a gate that is not ready answers 503.
     pub ready: bool,

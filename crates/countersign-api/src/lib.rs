@@ -19,6 +19,7 @@
 mod action;
 mod agents;
 mod batch;
+#[cfg(feature = "document")]
 pub mod document;
 mod effects;
 pub mod error;
@@ -28,6 +29,7 @@ mod pacts;
 mod reviews;
 pub mod routes;
 mod sessions;
+mod shape;
 mod stops;
 
 pub use action::{
@@ -36,6 +38,7 @@ pub use action::{
 };
 pub use agents::{AgentList, CallerResponse, OperatorList, Registered};
 pub use batch::{ActionError, ActionRefused, BatchRequest, BatchResponse, BatchResult};
+#[cfg(feature = "document")]
 pub use document::openapi;
 pub use effects::{
     ClaimEntered, ClaimExtension, ClaimInForce, ClaimList, ClaimRequest, Effect, EffectList, EffectState, LastTry,
@@ -61,13 +64,16 @@ pub use sessions::{
 pub use stops::{HaltEntered, HaltInForce, HaltList, HaltRequest, InFlight};
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+
+/// The OpenAPI document of v1, as it is served. A test compares it with the one that the table of routes makes.
+pub const DOCUMENT: &str = include_str!("../../../openapi.json");
 
 /// The header that names the agent or operator while there is no identity (`auth: none`).
 pub const AGENT_HEADER: &str = "countersign-agent";
 
 /// How strong the guarantee is that a fact was what it was when an action took effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Atomicity {
     /// One step against everyone: in the gate's own store, or in a transaction of the user's database.

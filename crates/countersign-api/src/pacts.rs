@@ -2,17 +2,18 @@
 
 use crate::Problem;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// All pacts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct PactList {
     /// The pacts by name, each at its current version.
     pub pacts: Vec<PactSummary>,
 }
 
 /// One pact, without its text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct PactSummary {
     /// Its name.
     pub name: String,
@@ -30,7 +31,8 @@ pub struct PactSummary {
 }
 
 /// One pact with its text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct PactResponse {
     /// The pact.
     #[serde(flatten)]
@@ -42,7 +44,8 @@ pub struct PactResponse {
 }
 
 /// A pact was published.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct PactPublished {
     /// Its name.
     pub name: String,
@@ -61,7 +64,8 @@ pub struct PactPublished {
 }
 
 /// A pact that could be published now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct PactChecked {
     /// The pact.
     #[serde(flatten)]

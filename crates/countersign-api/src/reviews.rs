@@ -4,20 +4,21 @@ use crate::action::is_false;
 use crate::{Change, FailedPrecondition, PactRef};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
 
 /// What waits for a person.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ReviewList {
     /// The reviews, oldest first.
     pub reviews: Vec<ReviewSummary>,
 }
 
 /// One action that waits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ReviewSummary {
     /// The review.
-    #[schema(example = "rev_813")]
+    #[cfg_attr(feature = "document", schema(example = "rev_813"))]
     pub review: String,
     /// The entry that parked the action.
     pub entry: u64,
@@ -34,7 +35,8 @@ pub struct ReviewSummary {
 }
 
 /// A review as it is shown to a reviewer: everything an approval is bound to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ReviewShown {
     /// What waits.
     #[serde(flatten)]
@@ -45,7 +47,7 @@ pub struct ReviewShown {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<String>,
     /// The parameters in canonical form, whole.
-    #[schema(value_type = Object)]
+    #[cfg_attr(feature = "document", schema(value_type = Object))]
     pub params: Value,
     /// The pact in force.
     pub pact_ref: PactRef,
@@ -62,12 +64,13 @@ pub struct ReviewShown {
     /// When it was shown, in ledger milliseconds. An approval is good for ten minutes at most.
     pub shown_at: u64,
     /// What was shown, sealed; an approval carries it.
-    #[schema(example = "rvw1.AAAA")]
+    #[cfg_attr(feature = "document", schema(example = "rvw1.AAAA"))]
     pub shown: String,
 }
 
 /// A fact that the action reads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ReviewFact {
     /// The fact.
     pub fact: String,
@@ -91,7 +94,8 @@ pub struct ReviewFact {
 }
 
 /// A reading that the action rests on, as its agent had it when it asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ReviewReading {
     /// The MCP server.
     pub upstream: String,
@@ -116,29 +120,32 @@ pub struct ReviewReading {
 }
 
 /// An approval of what was shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ApproveRequest {
     /// What was shown, as it was given out.
-    #[schema(example = "rvw1.AAAA")]
+    #[cfg_attr(feature = "document", schema(example = "rvw1.AAAA"))]
     pub shown: String,
     /// For how long after it was shown the approval is good; at most, and unless told, ten minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = u64, required = false)]
+    #[cfg_attr(feature = "document", schema(value_type = u64, required = false))]
     pub expires_in_ms: Option<u64>,
 }
 
 /// A refusal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RefuseRequest {
     /// Why.
-    #[schema(min_length = 1, max_length = 1024)]
+    #[cfg_attr(feature = "document", schema(min_length = 1, max_length = 1024))]
     pub reason: String,
 }
 
 /// A review that was refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct Refused {
     /// The review.
     pub review: String,

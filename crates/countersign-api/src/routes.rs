@@ -16,8 +16,7 @@ pub use table::{
 };
 
 use crate::error::ErrorCode;
-use utoipa::ToSchema;
-use utoipa::openapi::{Ref, RefOr, Schema};
+use crate::shape::Shape;
 
 /// Longest body of a request that carries none by its row: it is read because a signature may cover it, and then ignored.
 pub const IGNORED_BYTES_MAX: usize = 4096;
@@ -192,28 +191,6 @@ pub enum Content {
     Text,
     /// Bytes.
     Bytes,
-}
-
-/// A type of this crate, for the document.
-#[derive(Debug, Clone, Copy)]
-pub struct Shape {
-    pub(crate) reference: fn() -> RefOr<Schema>,
-    pub(crate) collect: fn(&mut Vec<(String, RefOr<Schema>)>),
-}
-
-impl Shape {
-    pub(crate) const fn of<T: ToSchema>() -> Self {
-        Self { reference: reference::<T>, collect: collect::<T> }
-    }
-}
-
-fn reference<T: ToSchema>() -> RefOr<Schema> {
-    Ref::from_schema_name(T::name()).into()
-}
-
-fn collect<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-    schemas.push((T::name().into_owned(), T::schema()));
-    T::schemas(schemas);
 }
 
 /// The operation at a path, as the router has it; `None` where there is none.

@@ -2,23 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 /// A session that is wanted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SessionRequest {
     /// A session of the same agent that was cut off, to go on in: if it is still open, it is the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "ses_812")]
+    #[cfg_attr(feature = "document", schema(example = "ses_812"))]
     pub follows: Option<String>,
 }
 
 /// A session that was opened, or is gone on in. What is read in it counts for what is done in it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct SessionOpened {
     /// Its name.
-    #[schema(example = "ses_812")]
+    #[cfg_attr(feature = "document", schema(example = "ses_812"))]
     pub session: String,
     /// Of a session that is gone on in: everything that was read in it. Which of it had reached the agent is not known, and a call that
     /// was under way may still add to it, so an action names each reading as `unsure`, twice, until it is made again.
@@ -26,39 +27,42 @@ pub struct SessionOpened {
     pub unsure: Vec<String>,
     /// Of a session that is gone on in: its calls that are under way. What they change may be told to no one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(example = json!(["eff_813"]))]
+    #[cfg_attr(feature = "document", schema(example = json!(["eff_813"])))]
     pub open: Vec<String>,
 }
 
 /// A session that was closed: what was read in it counts no longer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct SessionClosed {
     /// Its name.
-    #[schema(example = "ses_812")]
+    #[cfg_attr(feature = "document", schema(example = "ses_812"))]
     pub session: String,
 }
 
 /// A tool to be read by the gate, in a session.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReadRequest {
     /// The MCP server, by its name in the gate's settings.
-    #[schema(example = "bank")]
+    #[cfg_attr(feature = "document", schema(example = "bank"))]
     pub upstream: String,
     /// The tool, which must be approved as one that only reads; `resources/read` for a resource.
-    #[schema(example = "get_account")]
+    #[cfg_attr(feature = "document", schema(example = "get_account"))]
     pub tool: String,
     /// Its arguments; for a resource, its `uri`.
     #[serde(default)]
-    #[schema(value_type = Object)]
+    #[cfg_attr(feature = "document", schema(value_type = Object))]
     pub arguments: Map<String, Value>,
 }
 
 /// What a tool answered. It is in the ledger.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ReadResponse {
     /// The session.
-    #[schema(example = "ses_812")]
+    #[cfg_attr(feature = "document", schema(example = "ses_812"))]
     pub session: String,
     /// The entry that keeps it.
     pub entry: u64,
@@ -78,7 +82,8 @@ pub struct ReadResponse {
 }
 
 /// A reading that reads differently by now. What it reads now is told when it is read again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct Outdated {
     /// The MCP server.
     pub upstream: String,
@@ -90,12 +95,13 @@ pub struct Outdated {
     pub since: u64,
     /// The effect after which it was noticed, where one is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "eff_813")]
+    #[cfg_attr(feature = "document", schema(example = "eff_813"))]
     pub after: Option<String>,
 }
 
 /// What an action that is guarded as read rests on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct RestsOn {
     /// How many readings of its session. With 0 it was done without having read anything.
     pub rested_on: u64,
@@ -117,7 +123,8 @@ pub struct RestsOn {
 }
 
 /// A tool that has answered in a session and gives no reading.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct AnsweringTool {
     /// The MCP server.
     pub upstream: String,
@@ -126,7 +133,8 @@ pub struct AnsweringTool {
 }
 
 /// A reading that a write rests on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct CountedReading {
     /// The MCP server.
     pub upstream: String,
@@ -138,7 +146,8 @@ pub struct CountedReading {
 }
 
 /// A reading that reads differently.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ChangedReading {
     /// The MCP server.
     pub upstream: String,
@@ -157,10 +166,11 @@ pub struct ChangedReading {
 }
 
 /// One thing that has changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct Change {
     /// Where.
-    #[schema(example = "/balance")]
+    #[cfg_attr(feature = "document", schema(example = "/balance"))]
     pub path: String,
     /// What was there; absent for nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,22 +1,23 @@
 //! Halts: what is stopped, by whom and why.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// What to halt or to resume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HaltRequest {
     /// `all`, `agent:NAME`, `pact:NAME` or `org:NAME`.
-    #[schema(example = "agent:refund-1")]
+    #[cfg_attr(feature = "document", schema(example = "agent:refund-1"))]
     pub scope: String,
     /// Why; it stands in every rejection while the halt lasts.
-    #[schema(min_length = 1, max_length = 1024, example = "paying twice")]
+    #[cfg_attr(feature = "document", schema(min_length = 1, max_length = 1024, example = "paying twice"))]
     pub reason: String,
 }
 
 /// A halt or resume that was entered. It holds from its entry on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct HaltEntered {
     /// The scope.
     pub scope: String,
@@ -30,16 +31,17 @@ pub struct HaltEntered {
     pub matches: Option<u64>,
     /// Where it names none: the name that is closest to it, if one is close.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "refund-1")]
+    #[cfg_attr(feature = "document", schema(example = "refund-1"))]
     pub closest: Option<String>,
     /// The entry's receipt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "rct1.AAAA")]
+    #[cfg_attr(feature = "document", schema(example = "rct1.AAAA"))]
     pub receipt: Option<String>,
 }
 
 /// One halt in force.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct HaltInForce {
     /// The scope.
     pub scope: String,
@@ -54,7 +56,8 @@ pub struct HaltInForce {
 }
 
 /// What is halted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct HaltList {
     /// The halts in force.
     pub halts: Vec<HaltInForce>,
@@ -63,10 +66,11 @@ pub struct HaltList {
 }
 
 /// An effect in flight.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct InFlight {
     /// The effect.
-    #[schema(example = "eff_813")]
+    #[cfg_attr(feature = "document", schema(example = "eff_813"))]
     pub effect: String,
     /// The entry that dispatched it.
     pub entry: u64,

@@ -37,7 +37,7 @@ pub use caller::{is_loopback, is_own_origin};
 use crate::connections::{self, Limits};
 use anyhow::{Context as _, Result, bail};
 use axum::Router;
-use axum::body::Bytes;
+
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use caller::Caller;
@@ -59,7 +59,6 @@ use tokio::sync::oneshot;
 pub struct App {
     gate: Arc<Gate>,
     metrics: Metrics,
-    openapi: Bytes,
     reach: Reach,
     adapters: Arc<Adapters>,
     /// Whether those are all that the gate will have: a command that opens a gate for a moment has none.
@@ -139,11 +138,9 @@ fn finish(
     knows_adapters: bool,
     rates: RateSettings,
 ) -> Router {
-    let document = countersign_api::openapi().to_json().unwrap_or_default();
     let app = Arc::new(App {
         gate,
         metrics: Metrics::default(),
-        openapi: document.into(),
         reach,
         adapters,
         knows_adapters,

@@ -4,6 +4,7 @@ use super::errors::{ACTION, APPROVAL, EFFECT, ENTERED, FEED, LOG, REVIEW};
 use super::params::{HISTORY_MAX, PAGE_MAX, actions, filter, flag, if_match, limit, position, wait_ms};
 use super::{Answer, Body, Callers, Content, Method, Named, Role, Route, Shape};
 use crate::error::ErrorCode::*;
+use crate::shape::Described;
 use crate::{
     ActionRequest, AgentList, ApproveRequest, BatchRequest, BatchResponse, CallerResponse, ClaimEntered,
     ClaimExtension, ClaimList, ClaimRequest, ClockConfirmed, ConsistencyResponse, Effect, EffectList, EntriesResponse,
@@ -29,11 +30,11 @@ pub const LOG_KEY_BYTES_MAX: usize = 8 * 1024;
 
 const READERS: &[Role] = &[Role::Feeder, Role::Auditor, Role::Admin];
 
-const fn json<T: utoipa::ToSchema>(bytes_max: usize) -> Body {
+const fn json<T: Described>(bytes_max: usize) -> Body {
     Body::Json { shape: Some(Shape::of::<T>()), bytes_max }
 }
 
-const fn ok<T: utoipa::ToSchema>(about: &'static str) -> Answer {
+const fn ok<T: Described>(about: &'static str) -> Answer {
     other(about, Content::Json(Shape::of::<T>()))
 }
 
