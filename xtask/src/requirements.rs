@@ -34,6 +34,18 @@ pub fn document(rows: &str) -> Result<String> {
     Ok(text.replace(" |  |\n", " | |\n"))
 }
 
+/// Every id, and how far it is met.
+pub fn claims(rows: &str) -> Result<Vec<(String, String)>> {
+    let rows: Table = rows.parse().with_context(|| format!("{ROWS} is not TOML"))?;
+    let mut claims = Vec::new();
+    for section in tables(&rows, "section")? {
+        for row in tables(section, "row")? {
+            claims.push((word(row, "id")?.to_owned(), word(row, "state")?.to_owned()));
+        }
+    }
+    Ok(claims)
+}
+
 /// What `conform` does, if it does anything, what else there is, and what is missing.
 fn shown_by(row: &Table) -> String {
     let shown = word(row, "shown").unwrap_or_default();

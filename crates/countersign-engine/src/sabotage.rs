@@ -6,8 +6,12 @@
 #[cfg(not(debug_assertions))]
 compile_error!("a gate that can be sabotaged is for tests: the feature `sabotage` is not for release builds");
 
-use countersign_core::action::{Action, Observed};
-use countersign_core::decide::{Approval, Snapshot, Void, approve, decide, dispatch};
+mod unsynced;
+
+pub(crate) use unsynced::unsynced;
+
+use countersign_core::action::{Action, ActionRequest, Observed};
+use countersign_core::decide::{Approval, Snapshot, Void, approve, bind, decide, dispatch};
 use countersign_core::decision::{BudgetKey, Decision, Verdict};
 use countersign_core::effect::Effect;
 use countersign_core::fact::Fact;
@@ -72,7 +76,7 @@ controls! {
     EveryReason = "every-reason",
     /// Entries do not keep the gap of a failed precondition.
     Gap = "gap",
-    /// An observation counts for any agent that carries it.
+    /// An observation counts for any agent that carries it, and what a reviewer was shown for any other.
     Observations = "observations",
     /// What takes an operator's role is done for every caller.
     Roles = "roles",
@@ -88,6 +92,18 @@ controls! {
     Readings = "readings",
     /// `verify` finds every log whole.
     Verification = "verification",
+    /// Whoever sends a request is taken for the holder of the key that it names, whatever its signature is.
+    Signatures = "signatures",
+    /// A batch is acknowledged once it is in memory, and reaches the disk when the gate ends.
+    Durability = "durability",
+    /// An observation, or what a reviewer was shown, counts also if it is no longer as it was sealed.
+    Seal = "seal",
+    /// An action type that the pact does not have is carried out as one that it has, without the preconditions of that one.
+    UnknownType = "unknown-type",
+    /// A key that was used before is taken for a new one.
+    Idempotency = "idempotency",
+    /// What a failed precondition stops is told and recorded as rejected, and written all the same.
+    Verdict = "verdict",
 }
 
 /// What a sequencer that does without a control keeps.
@@ -119,8 +135,13 @@ impl Sabotaged {
 
     /// Decides an action without the control.
     pub(crate) fn decide(&mut self, action: &Action, state: &State, now_ms: u64) -> Decision {
-        let control = self.control.filter(|control| *control != Control::Dispatch);
+        let control = self.control.filter(|control| !matches!(control, Control::Dispatch | Control::Verdict));
         let mut decision = decide(action, &self.without(action, state, control), now_ms);
+        let is_stopped = matches!(decision.verdict, Verdict::Rejected(Reason::PreconditionFailed { .. }));
+        if is_stopped && self.control == Some(Control::Verdict) {
+            let unchecked = decide(action, &self.without(action, state, Some(Control::Preconditions)), now_ms);
+            decision.writes = unchecked.writes;
+        }
         self.retell(&mut decision);
         let wrote = decision.writes.first().map(|write| write.fact.clone());
         if self.control == Some(Control::NoLocks) && wrote.is_some() && wrote == self.hot {
@@ -134,6 +155,7 @@ impl Sabotaged {
     pub(crate) fn dispatch(&mut self, effect: &Effect, rereads: &[Reread], state: &State, now_ms: u64) -> Decision {
         let control = match self.control {
             Some(Control::Dispatch) => Some(Control::Preconditions),
+            Some(Control::Verdict) => None,
             control => control,
         };
         let as_before: Vec<Reread> = match control {
@@ -169,6 +191,7 @@ impl Sabotaged {
 
     fn without<'a>(&'a mut self, action: &Action, state: &'a State, control: Option<Control>) -> Without<'a> {
         let rules = match (control, state.pacts.get(&action.pact)) {
+            (Some(Control::UnknownType), Some(pact)) => with_type(pact, action),
             (Some(control), Some(pact)) => {
                 Some(Arc::clone(self.doctored.entry(pact.hash).or_insert_with(|| doctored(pact, control))))
             }
@@ -216,6 +239,21 @@ fn doctored(pact: &Arc<Pact>, control: Control) -> Arc<Pact> {
         }
     }
     Arc::new(doctored)
+}
+
+/// A pact with the action type that an action names, if it has none: the first of its own that takes these parameters.
+fn with_type(pact: &Arc<Pact>, action: &Action) -> Option<Arc<Pact>> {
+    if pact.actions.contains_key(&action.action) {
+        return None;
+    }
+    let Loaded { pact: mut doctored, .. } = load(&pact.source).ok()?;
+    let request = ActionRequest::parse(&action.body).ok()?;
+    let like = doctored.actions.values().find(|kind| bind(kind, &request.params).is_ok())?.name.clone();
+    let mut kind = doctored.actions.remove(&like)?;
+    kind.name = action.action.clone();
+    kind.require.clear();
+    doctored.actions.insert(kind.name.clone(), kind);
+    Some(Arc::new(doctored))
 }
 
 /// Loads a pact, with or without the rule that every action type has preconditions.

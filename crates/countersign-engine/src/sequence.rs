@@ -327,7 +327,7 @@ impl Sequencer {
         since: Option<u64>,
     ) {
         let key = action.key;
-        match Lookup::of(keys.find(&key).or(sought.seen), &action.id, now_ms) {
+        match self.known(keys, &action, sought, now_ms) {
             Lookup::New => {}
             // The same key answers with what became of the action.
             Lookup::Same(entry) => {
@@ -353,6 +353,15 @@ impl Sequencer {
         let (by, auth) = (action.agent.clone(), action.auth.clone());
         let event = Event::Action(Box::new(Decided { action, decision }));
         self.enter_as(batch, now_ms, (by, auth), event, Some(reply));
+    }
+
+    /// What is known of the key of an action, which was sought as of a position that the window goes back to.
+    fn known(&self, keys: &Window, action: &Action, sought: Sought, now_ms: u64) -> Lookup {
+        #[cfg(feature = "sabotage")]
+        if self.sabotaged.is(crate::sabotage::Control::Idempotency) {
+            return Lookup::New;
+        }
+        Lookup::of(keys.find(&action.key).or(sought.seen), &action.id, now_ms)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one request, named at the call")]

@@ -21,6 +21,8 @@ use serde::Deserialize;
 const PREFIX: &str = "obs1.";
 const KEY_ID_LEN: usize = 4;
 const NONCE_LEN: usize = 24;
+/// Where the sealed text begins, behind key id and nonce.
+const SEALED_AT: usize = KEY_ID_LEN + NONCE_LEN;
 
 /// Longest token that is opened; a token over the most facts of the largest size would be refused by the body limit.
 const TOKEN_CHARS_MAX: usize = 64 * 1024;
@@ -171,6 +173,31 @@ impl Sealer {
         read(&self.open_bytes(PREFIX, token, TOKEN_CHARS_MAX, now_ms)?).ok_or(TokenError::Malformed)
     }
 
+    /// Opens a token for its agent, whether or not it still is as it was sealed.
+    #[cfg(feature = "sabotage")]
+    pub fn open_altered(&self, token: &str, agent: &AgentId, now_ms: u64) -> Result<Observation, TokenError> {
+        let plain = self.open_altered_bytes(PREFIX, token, TOKEN_CHARS_MAX, now_ms)?;
+        let observation = read(&plain).ok_or(TokenError::Malformed)?;
+        if observation.agent == *agent { Ok(observation) } else { Err(TokenError::NotYours) }
+    }
+
+    #[cfg(feature = "sabotage")]
+    fn open_altered_bytes(
+        &self,
+        prefix: &str,
+        token: &str,
+        chars_max: usize,
+        now_ms: u64,
+    ) -> Result<Vec<u8>, TokenError> {
+        const TAG_LEN: usize = 16;
+        let (key, nonce, bytes) = self.parts(prefix, token, chars_max, now_ms)?;
+        let sealed = bytes.get(SEALED_AT..bytes.len().saturating_sub(TAG_LEN)).ok_or(TokenError::Malformed)?;
+        // Sealing zeros gives what every text under this nonce is mixed with.
+        let zeros = vec![0; sealed.len()];
+        let mask = key.cipher.encrypt(&XNonce::from(nonce), zeros.as_slice()).map_err(|_| TokenError::Malformed)?;
+        Ok(sealed.iter().zip(mask).map(|(sealed, mask)| sealed ^ mask).collect())
+    }
+
     fn seal_bytes(&self, prefix: &str, plain: &[u8], nonce: [u8; NONCE_LEN]) -> String {
         let payload = Payload { msg: plain, aad: &self.current.aad(prefix) };
         let mut bytes = [self.current.id.as_slice(), &nonce].concat();
@@ -180,14 +207,26 @@ impl Sealer {
     }
 
     fn open_bytes(&self, prefix: &str, token: &str, chars_max: usize, now_ms: u64) -> Result<Vec<u8>, TokenError> {
+        let (key, nonce, bytes) = self.parts(prefix, token, chars_max, now_ms)?;
+        let sealed = bytes.get(SEALED_AT..).ok_or(TokenError::Malformed)?;
+        let payload = Payload { msg: sealed, aad: &key.aad(prefix) };
+        key.cipher.decrypt(&XNonce::from(nonce), payload).map_err(|_| TokenError::Forged)
+    }
+
+    /// The key that a token names, its nonce, and all of its bytes.
+    fn parts(
+        &self,
+        prefix: &str,
+        token: &str,
+        chars_max: usize,
+        now_ms: u64,
+    ) -> Result<(&Key, [u8; NONCE_LEN], Vec<u8>), TokenError> {
         let encoded = token.strip_prefix(prefix).filter(|t| t.len() <= chars_max).ok_or(TokenError::Malformed)?;
         let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| TokenError::Malformed)?;
         let (id, rest) = bytes.split_at_checked(KEY_ID_LEN).ok_or(TokenError::Malformed)?;
-        let (nonce, sealed) = rest.split_at_checked(NONCE_LEN).ok_or(TokenError::Malformed)?;
+        let nonce = *rest.first_chunk().ok_or(TokenError::Malformed)?;
         let key = self.key(id, now_ms).ok_or(TokenError::UnknownKey)?;
-        let nonce: [u8; NONCE_LEN] = nonce.try_into().map_err(|_| TokenError::Malformed)?;
-        let payload = Payload { msg: sealed, aad: &key.aad(prefix) };
-        key.cipher.decrypt(&XNonce::from(nonce), payload).map_err(|_| TokenError::Forged)
+        Ok((key, nonce, bytes))
     }
 
     /// The key of this name, if it opens anything at this time.

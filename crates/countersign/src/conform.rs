@@ -8,6 +8,7 @@ mod approvals;
 mod attacks;
 mod clauses;
 mod evidence;
+mod forgery;
 mod gate;
 mod names;
 mod own;

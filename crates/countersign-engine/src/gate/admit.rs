@@ -114,9 +114,10 @@ impl Gate {
         for (at, token) in tokens.iter().enumerate() {
             let opened = self.shared.sealer.open(token, &action.agent, now_ms);
             #[cfg(feature = "sabotage")]
-            let opened = match self.is_without(crate::sabotage::Control::Observations) {
-                true => self.shared.sealer.open_for_anyone(token, now_ms),
-                false => opened,
+            let opened = match self.shared.options.without {
+                Some(crate::sabotage::Control::Observations) => self.shared.sealer.open_for_anyone(token, now_ms),
+                Some(crate::sabotage::Control::Seal) => self.shared.sealer.open_altered(token, &action.agent, now_ms),
+                _ => opened,
             };
             observed.extend(opened.map_err(|source| AdmitError::Token { at: at + 1, source })?.observed);
         }
@@ -144,6 +145,10 @@ impl Gate {
                 (code, reason)
             })
         };
+        #[cfg(feature = "sabotage")]
+        let denied = denied.filter(|(code, _)| {
+            *code != DenialCode::UnknownAction || !self.is_without(crate::sabotage::Control::UnknownType)
+        });
         let Some((code, blocked)) = denied else { return Ok(()) };
         // Where no one can say, it goes on: it is refused when it is sent, without a word about its rights.
         let seen = seen(&action.key).map_err(Stop::Waits)?;

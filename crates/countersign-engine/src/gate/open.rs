@@ -229,6 +229,11 @@ impl Parts {
             Ok(())
         };
         let opened = fold::ahead(read_batch, apply, |fold| store.open(open_options, fold))?;
+        #[cfg(feature = "sabotage")]
+        let opened = match options.without {
+            Some(crate::sabotage::Control::Durability) => crate::sabotage::unsynced(opened),
+            _ => opened,
+        };
         if let Some(error) = unkept {
             return Err(error.into());
         }

@@ -84,7 +84,7 @@ impl Sequencer {
 
     /// Whether an action will be decided, now or when a fence is freed.
     fn is_new(&self, keys: &Window, action: &Action, sought: Sought, now_ms: u64) -> bool {
-        Lookup::of(keys.find(&action.key).or(sought.seen), &action.id, now_ms) == Lookup::New
+        self.known(keys, action, sought, now_ms) == Lookup::New
             && keys.of_agent(action.agent.smol(), now_ms) < self.keys_per_agent
     }
 
@@ -135,7 +135,7 @@ impl Sequencer {
     ) -> Result<Vec<u64>, Refusal> {
         let mut known = Vec::new();
         for (at, action) in many.actions.iter().enumerate() {
-            match Lookup::of(keys.find(&action.key).or(sought.of(at).seen), &action.id, now_ms) {
+            match self.known(keys, action, sought.of(at), now_ms) {
                 Lookup::Other(entry) => return Err(Refusal::KeyReused(entry)),
                 Lookup::Same(entry) if known.len() == at => known.push(entry),
                 Lookup::Same(entry) => return Err(Refusal::GroupRepeats { at: at + 1, entry }),

@@ -30,6 +30,20 @@ impl Sealer {
         let shown = read(&plain).ok_or(TokenError::Malformed)?;
         if shown.to == *reviewer { Ok(shown) } else { Err(TokenError::NotYours) }
     }
+
+    /// Opens what somebody was shown, no matter who carries it.
+    #[cfg(feature = "sabotage")]
+    pub fn open_shown_for_anyone(&self, token: &str, now_ms: u64) -> Result<Shown, TokenError> {
+        read(&self.open_bytes(PREFIX, token, CHARS_MAX, now_ms)?).ok_or(TokenError::Malformed)
+    }
+
+    /// Opens what `reviewer` was shown, whether or not it still is as it was sealed.
+    #[cfg(feature = "sabotage")]
+    pub fn open_altered_shown(&self, token: &str, reviewer: &AgentId, now_ms: u64) -> Result<Shown, TokenError> {
+        let plain = self.open_altered_bytes(PREFIX, token, CHARS_MAX, now_ms)?;
+        let shown = read(&plain).ok_or(TokenError::Malformed)?;
+        if shown.to == *reviewer { Ok(shown) } else { Err(TokenError::NotYours) }
+    }
 }
 
 fn write(out: &mut Canonical, shown: &Shown) {

@@ -1,5 +1,7 @@
-//! The race between an approval and its execution (CONC-8), judged from the ledger and from the end state.
+//! The race between an approval and its execution (CONC-8), and approvals that are forged (AG-097-8.3), judged from the ledger and from
+//! the end state.
 
+use super::forgery::rewritten;
 use super::gate::{Agent, Subject, entry_of, must_refuse, passed};
 use crate::client::Call;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -66,13 +68,7 @@ struct Race<'a> {
 
 /// CONC-8
 pub fn raced(subject: &Subject) -> Result<Json> {
-    let name = format!("{}{NAME}", super::names::PREFIX);
-    if subject.pact(&name)?.is_none() {
-        subject.publish_text(&format!("pact = \"{name}\"\nversion = 1\n{PACT}"))?;
-    }
-    let (clerk, risk) = (subject.agent("clerk-of-loans", &["clerk"])?, subject.agent("risk", &["risk"])?);
-    let reviewer = subject.operator("reviewer", &["reviewer"])?;
-    let race = Race { subject, clerk, risk, reviewer };
+    let race = Race::prepare(subject, "reviewer")?;
     let (mut executed, mut void) = (0, 0);
     let start = subject.position()?;
     for round in 0..ROUNDS {
@@ -86,10 +82,53 @@ pub fn raced(subject: &Subject) -> Result<Json> {
     Ok(json!({"rounds": ROUNDS, "executed": executed, "void": void, "entries": [start, subject.position()?]}))
 }
 
-impl Race<'_> {
-    /// Parks a payment, has it shown, and lets its approval meet the closing of the loan. Gives whether it was executed.
-    fn round(&self, round: u64) -> Result<bool> {
-        let id = format!("loan-{}-{round}", self.subject.run());
+/// AG-097-8.3: someone approves by what another was shown, by the same made out to themselves, and as an agent. Nothing is paid.
+pub fn forged(subject: &Subject) -> Result<Json> {
+    let race = Race::prepare(subject, "reviewer-1")?;
+    let other = subject.operator("reviewer-2", &["reviewer"])?;
+    let id = format!("forged-{}", subject.run());
+    let fact = format!("Loan::\"{id}\"");
+    let (_, review, shown) = race.parked(&id)?;
+    let end = |to: &Agent| format!("\"to\":\"{}\",\"version\":1,\"waives\":[\"small-enough\"]}}", to.name);
+    let own = rewritten(&shown, &end(&race.reviewer), &end(&other))?;
+    // An agent is shown nothing; where it is, that is what it would approve by.
+    let to_agent = race.risk.call::<ReviewShown>(Call::get(format!("/v1/reviews/{review}")));
+    let to_agent = to_agent.map_or_else(|_| shown.clone(), |to_agent| to_agent.shown);
+    let tries = [
+        ("a reviewer by what another was shown", &other, &shown, ErrorCode::ShownRefused),
+        ("a reviewer by what another was shown, made out to itself", &other, &own, ErrorCode::ShownRefused),
+        ("an agent", &race.risk, &to_agent, ErrorCode::NotAuthorised),
+    ];
+    let mut refused = Vec::new();
+    for (who, by, shown, code) in tries {
+        let answer = by.call::<Verdict>(approval(&review, shown)?);
+        let paid = subject.attribute(&fact, "paid")?;
+        ensure!(paid == json!(0), "{fact} says that {paid} was paid; it was approved by {who}");
+        must_refuse(answer, code, &format!("an approval by {who}"))?;
+        refused.push(who);
+    }
+    Ok(json!(refused))
+}
+
+/// The approval of what was shown.
+fn approval(review: &str, shown: &str) -> Result<Call> {
+    let request = ApproveRequest { shown: shown.to_owned(), expires_in_ms: None };
+    Call::post(format!("/v1/reviews/{review}/approve")).json(&request)
+}
+
+impl<'a> Race<'a> {
+    fn prepare(subject: &'a Subject, reviewer: &str) -> Result<Self> {
+        let name = format!("{}{NAME}", super::names::PREFIX);
+        if subject.pact(&name)?.is_none() {
+            subject.publish_text(&format!("pact = \"{name}\"\nversion = 1\n{PACT}"))?;
+        }
+        let (clerk, risk) = (subject.agent("clerk-of-loans", &["clerk"])?, subject.agent("risk", &["risk"])?);
+        let reviewer = subject.operator(reviewer, &["reviewer"])?;
+        Ok(Self { subject, clerk, risk, reviewer })
+    }
+
+    /// Parks a payment and has it shown. Gives its entry, its review, and what was shown.
+    fn parked(&self, id: &str) -> Result<(u64, String, String)> {
         let fact = format!("Loan::\"{id}\"");
         self.subject.feed(&fact, &json!({"open": true, "paid": 0}))?;
         let token = self.clerk.observe([fact.as_str()])?;
@@ -97,7 +136,15 @@ impl Race<'_> {
         ensure!(parked.verdict == VerdictKind::Review, "500 do not wait for a person: {:?}", parked.verdict);
         let review = parked.review.clone().context("the verdict names no review")?;
         let shown: ReviewShown = self.reviewer.call(Call::get(format!("/v1/reviews/{review}")))?;
-        let approve = || self.approve(&review, &shown.shown);
+        Ok((entry_of(&parked)?, review, shown.shown))
+    }
+
+    /// Parks a payment, has it shown, and lets its approval meet the closing of the loan. Gives whether it was executed.
+    fn round(&self, round: u64) -> Result<bool> {
+        let id = format!("loan-{}-{round}", self.subject.run());
+        let fact = format!("Loan::\"{id}\"");
+        let (parked, review, shown) = self.parked(&id)?;
+        let approve = || self.approve(&review, &shown);
         let close = || self.close(&id);
         let (approved, closed) = match round {
             0 => {
@@ -110,7 +157,7 @@ impl Race<'_> {
             }
             _ => at_once(round, approve, close)?,
         };
-        let is_executed = self.judge(entry_of(&parked)?, approved?, closed?)?;
+        let is_executed = self.judge(parked, approved?, closed?)?;
         ensure!(round > 1 || is_executed == (round == 0), "round {round}, in a fixed order, ended the other way");
         let paid = self.subject.attribute(&fact, "paid")?;
         ensure!(paid == json!(if is_executed { 500 } else { 0 }), "{fact} says that {paid} was paid");
@@ -119,9 +166,7 @@ impl Race<'_> {
 
     /// Approves what was shown. Nothing where the gate says that the approval is void.
     fn approve(&self, review: &str, shown: &str) -> Result<Option<Verdict>> {
-        let request = ApproveRequest { shown: shown.to_owned(), expires_in_ms: None };
-        let call = Call::post(format!("/v1/reviews/{review}/approve")).json(&request)?;
-        match self.reviewer.call::<Verdict>(call) {
+        match self.reviewer.call::<Verdict>(approval(review, shown)?) {
             Ok(verdict) => Ok(Some(verdict)),
             Err(error) => must_refuse::<()>(Err(error), ErrorCode::ApprovalVoid, "an approval").map(|()| None),
         }

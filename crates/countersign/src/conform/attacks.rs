@@ -1,15 +1,17 @@
 //! Ways round the gate that an agent could try (AG-097-8.3), and facts that changed and changed back (AG-097-8.1).
 
-use super::clauses::{account, refund};
-use super::gate::{Agent, Subject, entry_of, failed, must_refuse, passed, random};
+use super::approvals;
+use super::clauses::{account, must_be_untouched, refund};
+use super::forgery::{Request, rewritten};
+use super::gate::{Agent, Subject, entry_of, failed, must_refuse, passed};
 use super::own::Own;
-use crate::client::{Call, Client};
 use crate::examples::BILLING;
+use crate::key_file;
 use anyhow::{Context as _, Result, ensure};
-use countersign_api::{ErrorCode, Verdict};
-use countersign_signature::{Signable, authority, sign};
+use countersign_api::{ErrorCode, ObserveResponse, Verdict};
+use countersign_signature::{Headers, content_digest};
 use serde_json::{Value as Json, json};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
 
 /// A pact that asks for the very version that was observed.
 const UNCHANGED: &str = r#"
@@ -31,55 +33,93 @@ id = "seat-is-free"
 that = 'resource.free'
 "#;
 
+/// A seat that was free, was sold and is free again, as an agent observed it at first.
+struct Seat {
+    agent: Arc<Agent>,
+    id: String,
+    fact: String,
+    shown: ObserveResponse,
+}
+
+impl Seat {
+    fn came_back(subject: &Subject, name: &str) -> Result<Self> {
+        let pact = "conform-seats";
+        if subject.pact(pact)?.is_none() {
+            subject.publish_text(&format!("pact = \"{pact}\"\nversion = 1\n{UNCHANGED}"))?;
+        }
+        let agent = subject.agent("clerk", &["clerk"])?;
+        let id = format!("{name}-{}", subject.run());
+        let fact = format!("Seat::\"{id}\"");
+        let (free, sold) = (json!({"free": true, "price": 10}), json!({"free": false, "price": 10}));
+        // With as many digits as the version that it comes back with.
+        let digits = |version: u64| version.to_string().len();
+        while subject.feed(&fact, &free)?.version.is_some_and(|now| digits(now) != digits(now + 2)) {}
+        let shown = agent.shown([fact.as_str()])?;
+        subject.feed(&fact, &sold)?;
+        subject.feed(&fact, &free)?;
+        Ok(Self { agent, id, fact, shown })
+    }
+
+    fn book(&self, token: String) -> Result<Verdict> {
+        self.agent.act("seats", "book", &json!({"seat": self.id}), &[token])
+    }
+
+    fn must_be_free(&self, subject: &Subject) -> Result<()> {
+        let free = subject.attribute(&self.fact, "free")?;
+        ensure!(free == json!(true), "{} was booked on an observation from before it was sold", self.fact);
+        Ok(())
+    }
+}
+
 /// A fact that changed and changed back is not unchanged. Gives the entry.
 pub fn changed_back(subject: &Subject) -> Result<u64> {
-    let name = "conform-seats";
-    if subject.pact(name)?.is_none() {
-        subject.publish_text(&format!("pact = \"{name}\"\nversion = 1\n{UNCHANGED}"))?;
-    }
-    let agent = subject.agent("clerk", &["clerk"])?;
-    let id = format!("seat-{}", subject.run());
-    let fact = format!("Seat::\"{id}\"");
-    let (free, sold) = (json!({"free": true, "price": 10}), json!({"free": false, "price": 10}));
-    subject.feed(&fact, &free)?;
-    let token = agent.observe([fact.as_str()])?;
-    subject.feed(&fact, &sold)?;
-    subject.feed(&fact, &free)?;
-    let verdict = agent.act("seats", "book", &json!({"seat": id}), &[token])?;
+    let seat = Seat::came_back(subject, "seat")?;
+    let verdict = seat.book(seat.shown.observation.clone())?;
+    seat.must_be_free(subject)?;
     ensure!(
         failed(&verdict) == ["resource-unchanged"],
         "a value that came back passed for unchanged: {:?}",
         verdict.verdict
     );
-    ensure!(subject.attribute(&fact, "free")? == json!(true), "the seat was booked although the action was rejected");
-    let token = agent.observe([fact.as_str()])?;
-    let again = agent.act("seats", "book", &json!({"seat": id}), &[token])?;
+    let again = seat.book(seat.agent.observe([seat.fact.as_str()])?)?;
     ensure!(passed(&again), "what was observed again does not pass either: {:?}", again.code);
     entry_of(&verdict)
+}
+
+/// An observation that its agent has made to speak of the version that the fact has now.
+fn rewritten_observation(subject: &Subject) -> Result<&'static str> {
+    let seat = Seat::came_back(subject, "rewritten")?;
+    let seen = seat.shown.facts.first().and_then(|fact| fact.version).context("no version was shown")?;
+    let now = subject.fact(&seat.fact)?.context("the seat is gone")?.version;
+    let end = |version: u64| format!("\"version\":{version}}}],\"position\":{}}}", seat.shown.position);
+    let answer = seat.book(rewritten(&seat.shown.observation, &end(seen), &end(now))?);
+    seat.must_be_free(subject)?;
+    must_refuse(answer, ErrorCode::ObservationRefused, "a rewritten observation")?;
+    Ok(ErrorCode::ObservationRefused.as_str())
 }
 
 /// AG-097-8.3, as far as it goes
 pub fn refused(subject: &Subject) -> Result<Json> {
     subject.publish(&BILLING)?;
     let attack = Attack::prepare(subject)?;
+    let rewritten = rewritten_observation(subject)?;
     let forged = attack.forged_observation()?;
     let borrowed = attack.borrowed_observation()?;
+    let impostor = attack.impostor()?;
     let altered = attack.altered_body()?;
     let replayed = attack.replayed()?;
-    let balance = subject.attribute(&attack.fact, "balance")?;
-    ensure!(
-        balance == json!(990),
-        "one refund of 10 was really asked for, and the balance went from 1000 to {balance}"
-    );
+    attack.must_have(990, "one refund of 10 was really asked for")?;
+    let approvals = approvals::forged(subject)?;
     let outage = outage()?;
-    Ok(json!({"forged": forged, "borrowed": borrowed, "altered": altered, "replayed": replayed, "outage": outage}))
+    Ok(json!({"rewritten": rewritten, "forged": forged, "borrowed": borrowed, "impostor": impostor, "altered": altered,
+        "replayed": replayed, "approvals": approvals, "outage": outage}))
 }
 
 /// Two agents, and an account that is active.
 struct Attack<'a> {
     subject: &'a Subject,
-    agent: std::sync::Arc<Agent>,
-    other: std::sync::Arc<Agent>,
+    agent: Arc<Agent>,
+    other: Arc<Agent>,
     id: String,
     fact: String,
 }
@@ -122,62 +162,69 @@ impl<'a> Attack<'a> {
         Ok(ErrorCode::ObservationRefused.as_str())
     }
 
-    /// The signature of one body over another.
-    fn altered_body(&self) -> Result<&'static str> {
-        let request = self.agent.request(BILLING.name, "refund", &refund(&self.id, 10), &[])?;
-        let body = serde_json::to_string(&request)?;
-        let signed = self.signed(&body)?;
-        let larger = body.replacen("\"amount\":10", "\"amount\":99", 1);
-        ensure!(larger != body, "the body was not altered");
-        let answer = self.send(signed, larger);
-        must_refuse(answer, ErrorCode::DigestMismatch, "a body that was altered after it was signed")?;
-        Ok(ErrorCode::DigestMismatch.as_str())
+    /// An action in the name of the agent, whose key's name everyone can know, signed with the key of the thief.
+    fn impostor(&self) -> Result<&'static str> {
+        let body = self.body(&[])?;
+        let request = self.request(&body);
+        let signed = request.signed_in_the_name_of(&key_file::name(&self.agent.key), &self.other.key)?;
+        must_refuse(request.send::<Verdict>(&signed), ErrorCode::SignatureInvalid, "an action in another's name")?;
+        Ok(ErrorCode::SignatureInvalid.as_str())
     }
 
-    /// A signed request, sent again as it was; and the same action again under a new signature.
+    /// The signature of one body over another, with and without the digest of the other.
+    fn altered_body(&self) -> Result<Json> {
+        let body = self.body(&[])?;
+        let larger = with_amount(&body, 99)?;
+        let (request, altered) = (self.request(&body), self.request(&larger));
+        let answer = altered.send::<Verdict>(&request.signed(&self.agent.key)?);
+        must_refuse(answer, ErrorCode::DigestMismatch, "a body that was altered after it was signed")?;
+        let digest = Some(content_digest(larger.as_bytes()));
+        let headers = Headers { content_digest: digest, ..request.signed(&self.agent.key)? };
+        let answer = altered.send::<Verdict>(&headers);
+        must_refuse(answer, ErrorCode::SignatureInvalid, "a body that was altered with its digest")?;
+        Ok(json!([ErrorCode::DigestMismatch.as_str(), ErrorCode::SignatureInvalid.as_str()]))
+    }
+
+    /// A signed request, sent again as it was; the same action again under a new signature; and another under its key.
     fn replayed(&self) -> Result<Json> {
-        let token = self.agent.observe([self.fact.as_str()])?;
-        let request = self.agent.request(BILLING.name, "refund", &refund(&self.id, 10), &[token])?;
-        let body = serde_json::to_string(&request)?;
-        let signed = self.signed(&body)?;
-        let first = self.send(signed.clone(), body.clone())?;
+        let body = self.body(&[self.agent.observe([self.fact.as_str()])?])?;
+        let request = self.request(&body);
+        let signed = request.signed(&self.agent.key)?;
+        let first: Verdict = request.send(&signed)?;
         ensure!(passed(&first), "the request that is to be played back was stopped: {:?}", first.code);
-        let answer = self.send(signed, body.clone());
+        let answer = request.send::<Verdict>(&signed);
         must_refuse(answer, ErrorCode::SignatureReplayed, "a request that was played back")?;
-        let again = self.send(self.signed(&body)?, body)?;
-        ensure!(again.repeated && again.entry == first.entry, "the same action took effect twice: {:?}", again.entry);
+        let again: Verdict = request.send(&request.signed(&self.agent.key)?)?;
+        self.must_have(990, "one refund of 10 was asked for, twice under one idempotency key")?;
+        ensure!(again.repeated && again.entry == first.entry, "the same action was decided twice: {:?}", again.entry);
+        let larger = with_amount(&body, 99)?;
+        let other = self.request(&larger);
+        let answer = other.send::<Verdict>(&other.signed(&self.agent.key)?);
+        must_refuse(answer, ErrorCode::IdempotencyKeyReused, "another action under the same key")?;
         Ok(json!({"code": ErrorCode::SignatureReplayed.as_str(), "entry": first.entry}))
     }
 
-    /// The headers of a signed action.
-    fn signed(&self, body: &str) -> Result<Vec<(&'static str, String)>> {
-        let host = self.subject.url().strip_prefix("http://").context("the gate has no address")?;
-        let (host, prefix) =
-            host.split_once('/').map_or((host, String::new()), |(host, path)| (host, format!("/{path}")));
-        let authority = authority(host);
-        let path = format!("{prefix}/v1/actions");
-        let request = Signable {
-            method: "POST",
-            authority: &authority,
-            path: &path,
-            query: None,
-            if_match: None,
-            actions: None,
-            body,
-        };
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-        let origin = self.subject.origin()?;
-        let signed = sign(&self.agent.key, &request, &origin, now_s, &random(18)?)?;
-        let digest = signed.content_digest.context("a body has a digest")?;
-        Ok(vec![("content-digest", digest), ("signature-input", signed.input), ("signature", signed.signature)])
+    /// The body of a refund of 10, with a key that no other has.
+    fn body(&self, tokens: &[String]) -> Result<String> {
+        Ok(serde_json::to_string(&self.agent.request(BILLING.name, "refund", &refund(&self.id, 10), tokens)?)?)
     }
 
-    /// Sends what was signed, as it is.
-    fn send(&self, headers: Vec<(&'static str, String)>, body: String) -> Result<Verdict> {
-        let call = Call::post("/v1/actions").body("application/json", body.into_bytes());
-        let call = headers.into_iter().fold(call, |call, (name, value)| call.header(name, value));
-        Client::remote(self.subject.url())?.call_once(call)
+    fn request<'b>(&'b self, body: &'b str) -> Request<'b> {
+        Request { subject: self.subject, method: "POST", path: "/v1/actions", body }
     }
+
+    fn must_have(&self, balance: u64, what: &str) -> Result<()> {
+        let now = self.subject.attribute(&self.fact, "balance")?;
+        ensure!(now == json!(balance), "{what}, and the balance went from 1000 to {now}");
+        Ok(())
+    }
+}
+
+/// The body of a refund of 10, with another amount.
+fn with_amount(body: &str, amount: u64) -> Result<String> {
+    let altered = body.replacen("\"amount\":10", &format!("\"amount\":{amount}"), 1);
+    ensure!(altered != body, "the body was not altered");
+    Ok(altered)
 }
 
 /// A gate that is gone lets nothing through, and knows when it is back what it knew before.
@@ -191,9 +238,15 @@ fn outage() -> Result<Json> {
     ensure!(std::net::TcpStream::connect(&host).is_err(), "something answers where the gate was killed");
     let url = own.restart()?;
     let subject = Subject::at(&url, key, None)?;
+    let status = subject.attribute("Account::\"outage\"", "status")?;
+    ensure!(
+        status == json!("frozen"),
+        "the gate was told of the freeze, was killed, and says {status} when it is back"
+    );
     let agent = subject.agent("refunder", &["refunder"])?;
     let token = agent.observe(["Account::\"outage\""])?;
     let verdict = agent.act(BILLING.name, "refund", &refund("outage", 10), &[token])?;
     ensure!(failed(&verdict).contains(&"account-is-active"), "the freeze was forgotten: {:?}", verdict.verdict);
+    must_be_untouched(&subject, "Account::\"outage\"", 1_000)?;
     Ok(json!({"refused_in": entry_of(&verdict)?}))
 }

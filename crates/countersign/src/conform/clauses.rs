@@ -1,5 +1,6 @@
 //! AG-097's clauses, each on its own: what is documented, what is read, what is told, and who cannot get past.
 
+use super::forgery::Request;
 use super::gate::{Subject, entry_of, failed, must_refuse, passed};
 use super::names;
 use crate::client::{Call, Client};
@@ -57,6 +58,13 @@ const TRIES: usize = 3;
 /// By how much one fact may be slower than many. Locks that are held while others wait cost tens of times as much.
 const SLOWER_MAX: u32 = 4;
 
+/// Whatever a caller was told: nothing may be gone from an account.
+pub fn must_be_untouched(subject: &Subject, fact: &str, balance: u64) -> Result<()> {
+    let now = subject.attribute(fact, "balance")?;
+    ensure!(now == json!(balance), "{fact} had {balance} and has {now}, although the refund was stopped");
+    Ok(())
+}
+
 /// The parameters of a refund.
 pub fn refund(account: &str, amount: u64) -> Json {
     json!({"account": account, "amount": amount, "currency": "USD", "destination": "acct_treasury_1"})
@@ -106,6 +114,7 @@ pub fn current(subject: &Subject) -> Result<Json> {
         "the refund passed on what was observed, {} entries after the freeze",
         entry_of(&verdict)? - fed.entry
     );
+    must_be_untouched(subject, &fact, 1_000)?;
     let read = subject.entry(entry_of(&verdict)?)?;
     let reads = read.payload.get("reads").and_then(Json::as_array).cloned().unwrap_or_default();
     let ours = json!([names::fact(&fact)?.to_string(), fed.version]);
@@ -132,6 +141,7 @@ fn newest_rules(subject: &Subject) -> Result<(u64, u64)> {
     subject.publish_text(&format!("pact = \"{name}\"\nversion = {}\n{RULES}{MORE_RULES}", version + 1))?;
     let verdict = agent.act("door", "enter", &params, &[token])?;
     ensure!(failed(&verdict) == ["no-alarm"], "the new version's rule was not asked: {:?}", verdict.verdict);
+    ensure!(subject.attribute(&fact, "open")? == json!(true), "{fact} was entered although the alarm is on");
     Ok((version + 1, entry_of(&verdict)?))
 }
 
@@ -147,6 +157,7 @@ pub fn told(subject: &Subject) -> Result<Json> {
     let verdict = agent.act(BILLING.name, "refund", &refund(&id, 10), &[token])?;
     ensure!(verdict.verdict == VerdictKind::Rejected, "was not rejected: {:?}", verdict.verdict);
     ensure!(verdict.code.as_deref() == Some("precondition_failed"), "the code is {:?}", verdict.code);
+    must_be_untouched(subject, &fact, 3)?;
     let mut told = Vec::new();
     for (precondition, expected, actual) in
         [("account-is-active", json!("active"), json!("frozen")), ("balance-covers-amount", json!(1_000), json!(3))]
@@ -161,7 +172,7 @@ pub fn told(subject: &Subject) -> Result<Json> {
     Ok(json!({"entry": entry_of(&verdict)?, "failed": told}))
 }
 
-/// AG-097-4.6, as far as it goes: nothing an agent's key can do changes a fact, a rule, a verdict or an observation.
+/// AG-097-4.6, as far as it goes: nothing an agent's key can do, in whoever's name, changes a fact, a rule, a verdict or an observation.
 pub fn not_skipped(subject: &Subject) -> Result<Json> {
     subject.publish(&BILLING)?;
     let agent = subject.agent("refunder", &["refunder"])?;
@@ -182,6 +193,11 @@ pub fn not_skipped(subject: &Subject) -> Result<Json> {
         must_refuse(agent.call::<Json>(call), ErrorCode::NotAuthorised, &format!("an agent that would {what}"))?;
         refused.push(what);
     }
+    let body = serde_json::to_string(&put)?;
+    let request = Request { subject, method: "PUT", path: &path, body: &body };
+    let forged = request.signed_in_the_name_of(subject.operator_key(), &agent.key)?;
+    let written = request.send::<Json>(&forged);
+    must_refuse(written, ErrorCode::SignatureInvalid, "an agent that would write the fact in an operator's name")?;
     let observe = ObserveRequest { facts: vec![names::fact(&fact)?.to_string()], answers: false, session: None };
     let call = Call::post("/v1/observe").json(&observe)?.reading();
     let unsigned: Result<Json> = Client::remote(subject.url())?.call(call);
@@ -193,7 +209,9 @@ pub fn not_skipped(subject: &Subject) -> Result<Json> {
         now.version,
         fed.version
     );
-    Ok(json!({"refused": refused, "unsigned": "signature_missing", "version": now.version}))
+    Ok(
+        json!({"refused": refused, "in_anothers_name": "signature_invalid", "unsigned": "signature_missing", "version": now.version}),
+    )
 }
 
 /// AG-097-4.8
@@ -260,5 +278,6 @@ pub fn asked_ahead(subject: &Subject) -> Result<Json> {
         failed(&asked),
         failed(&verdict)
     );
+    must_be_untouched(subject, &fact, 1_000)?;
     Ok(json!({"check": failed(&asked), "entry": entry_of(&verdict)?}))
 }

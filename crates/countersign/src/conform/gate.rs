@@ -14,6 +14,7 @@ use countersign_api::{
     ActionRequest, Effect, EntriesResponse, EntryResponse, ErrorCode, FactPut, FactResponse, FactWritten,
     ObserveRequest, ObserveResponse, PactPublished, PactResponse, Ready, Verdict, VerdictKind,
 };
+use countersign_core::identity::KeyName;
 use countersign_core::ids::{AgentId, FactId};
 use ed25519_dalek::SigningKey;
 use serde_json::{Map, Value as Json, json};
@@ -30,6 +31,7 @@ const PAGE: u64 = 200;
 pub struct Subject {
     url: String,
     operator: Client,
+    operator_key: KeyName,
     agents: Mutex<HashMap<String, Arc<Agent>>>,
     /// Different in each run, so that budgets and keys of an earlier one have no part in it.
     run: String,
@@ -64,8 +66,9 @@ pub struct Unavailable(pub &'static str);
 impl Subject {
     /// A gate that answers at an address and knows this operator's key.
     pub fn at(url: &str, key: SigningKey, own: Option<Own>) -> Result<Self> {
+        let operator_key = key_file::name(&key);
         let operator = Client::remote(url)?.signing(key, None)?;
-        Ok(Self { url: url.to_owned(), operator, agents: Mutex::default(), run: random(6)?, own })
+        Ok(Self { url: url.to_owned(), operator, operator_key, agents: Mutex::default(), run: random(6)?, own })
     }
 
     /// A new gate in a folder of its own, as a process of its own.
@@ -77,6 +80,11 @@ impl Subject {
     /// Where it answers.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The public name of the key that the tests are made with.
+    pub fn operator_key(&self) -> &KeyName {
+        &self.operator_key
     }
 
     /// The name of its log, which requests are signed for.
@@ -218,10 +226,14 @@ impl Subject {
 impl Agent {
     /// Observes facts, named as the project's pacts name them; gives the token.
     pub fn observe<'a>(&self, facts: impl IntoIterator<Item = &'a str>) -> Result<String> {
+        Ok(self.shown(facts)?.observation)
+    }
+
+    /// The same with everything that is told.
+    pub fn shown<'a>(&self, facts: impl IntoIterator<Item = &'a str>) -> Result<ObserveResponse> {
         let facts = facts.into_iter().map(|fact| Ok(names::fact(fact)?.to_string())).collect::<Result<_>>()?;
         let request = ObserveRequest { facts, answers: false, session: None };
-        let shown: ObserveResponse = self.client.call(Call::post("/v1/observe").json(&request)?.reading())?;
-        Ok(shown.observation)
+        self.client.call(Call::post("/v1/observe").json(&request)?.reading())
     }
 
     /// Acts; a refusal is an error, a rejection is a verdict.

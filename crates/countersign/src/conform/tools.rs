@@ -62,9 +62,11 @@ pub fn guarded() -> Result<Json> {
     let rested_on = said(&written, "/readings/rested_on").cloned();
     ensure!(rested_on == Some(json!(0)), "a write that rests on nothing does not say so: {written}");
     drop((agent, blind));
-    let (code, report) = shelf.audit()?;
+    let (report, code, before) = shelf.audit()?;
     ensure!(code == Some(0), "an audit decides differently: {report}");
-    Ok(json!({"taken": taken.len() + 1, "refused": 1, "left": left, "audit": "same"}))
+    let audited = report.get("entries").and_then(Json::as_u64).unwrap_or_default();
+    ensure!(audited >= before, "there were {before} entries, and after a kill an audit finds {audited}");
+    Ok(json!({"taken": taken.len() + 1, "refused": 1, "left": left, "audited": audited}))
 }
 
 /// AG-097-4.2 over tools

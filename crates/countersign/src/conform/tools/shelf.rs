@@ -1,8 +1,10 @@
 //! A shelf with things on it as an MCP server, which gives out whatever it is asked for and writes it into its book; a gate that guards
 //! it as read, without a pact; and agents behind gateways. All of them are processes.
 
+use crate::client::{Call, Client};
 use crate::conform::own::{self, Process};
 use anyhow::{Context as _, Result};
+use countersign_api::Ready;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -89,10 +91,13 @@ impl Shelf {
         }
     }
 
-    /// Ends the gate, and has everything decided once more; the exit code and what is said.
-    pub fn audit(self) -> Result<(Option<i32>, String)> {
+    /// Kills the gate, and has everything decided once more. Gives what the audit says, its exit code, and how many entries there were
+    /// before.
+    pub fn audit(self) -> Result<(Json, Option<i32>, u64)> {
+        let before = Client::remote(&self.url)?.call::<Ready>(Call::get("/readyz"))?.position;
         drop(self.gate);
-        own::output(self.folder.path(), &["audit", "--data", "data"])
+        let (code, said) = own::output(self.folder.path(), &["audit", "--data", "data", "--json"])?;
+        Ok((serde_json::from_str(&said).with_context(|| format!("not JSON: {said}"))?, code, before))
     }
 }
 
