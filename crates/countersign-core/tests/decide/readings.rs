@@ -137,7 +137,7 @@ impl Shop {
             took_ms: 1,
             told: true,
             volatile: Vec::new(),
-            why: "".into(),
+            why: None,
             held: None,
         };
         let rereads: Vec<Reread> = now.iter().map(reread).collect();
