@@ -7,11 +7,13 @@
 
 mod answered;
 mod beyond;
+mod content;
 mod name;
 mod told;
 
 pub use answered::{answered, not_rechecked};
 pub use beyond::{beyond_in, read_beyond};
+pub(crate) use content::{content_of, with_content, without_content};
 pub use name::{NotASession, SessionId, SessionName};
 pub use told::{keeps_content, told};
 
@@ -33,6 +35,8 @@ use std::sync::Arc;
 pub const SESSION: &str = "Session";
 /// The type of readings. Reserved.
 pub const READING: &str = "Reading";
+/// What was read, as it is compared.
+const CONTENT: &str = "content";
 /// How often a session was gone on in.
 const FOLLOWED: &str = "followed";
 
@@ -126,7 +130,7 @@ impl Reading {
             fields.push((SmolStr::new_static("before"), text(&before.digest.to_string())));
         }
         if let Some(content) = content {
-            fields.push((SmolStr::new_static("content"), Value::String(content.clone())));
+            fields.push((SmolStr::new_static(CONTENT), Value::String(content.clone())));
         }
         fields.extend([
             (SmolStr::new_static("digest"), text(&self.digest.to_string())),
@@ -177,7 +181,7 @@ impl Held {
             _ => return None,
         };
         let place = Place { upstream: text("upstream")?, tool: text("tool")?, arguments: text("arguments")? };
-        let (projection, content) = (text("projection")?, text("content"));
+        let (projection, content) = (text("projection")?, text(CONTENT));
         let reading = Reading { place, at_ms, digest, projection, content };
         let before = text("before").and_then(|before| before.parse().ok());
         let repeats = match value.get("repeats") {

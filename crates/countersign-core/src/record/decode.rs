@@ -19,6 +19,7 @@ use crate::ids::{IdError, PactName};
 use crate::pact::Pact;
 use crate::pact::load::load;
 use crate::review::{ReviewId, Shown};
+use crate::session::with_content;
 use crate::value::ValueError;
 use std::sync::Arc;
 
@@ -327,7 +328,10 @@ fn decode_event(
             }))
         }
         Kind::Session => Event::Session { writes },
-        Kind::Reading => Event::Reading { writes, effect: leaf.effect.map(EffectId) },
+        Kind::Reading => Event::Reading {
+            writes: with_content(writes, body.ok()).ok_or(DecodeError::Bodies)?,
+            effect: leaf.effect.map(EffectId),
+        },
         Kind::Genesis => Event::Genesis {
             origin: payload.origin.ok_or(missing("origin"))?,
             log_key: leaf.log_key.clone().ok_or(missing("log_key"))?,
