@@ -10,6 +10,7 @@ mod features;
 mod markdown;
 mod modules;
 mod requirements;
+mod sentences;
 mod source;
 mod words;
 
@@ -132,6 +133,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
         words::check,
         features::check,
         requirements::check,
+        sentences::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(tree)).collect();
     findings.sort();

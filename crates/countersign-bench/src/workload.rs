@@ -23,7 +23,6 @@ const IN_FLIGHT: u64 = 3 * super::floor::BATCH as u64;
 
 /// A gate set up for measuring.
 pub struct Bench {
-    /// The gate.
     pub gate: Arc<Gate>,
     /// Its data folder.
     pub data: DataFolder,

@@ -23,7 +23,6 @@ use std::sync::Arc;
 /// What an action's body says, parsed. It borrows from the body: nothing is copied that will not be kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActionRequest<'a> {
-    /// The pact.
     pub pact: PactName,
     /// The action type.
     pub action: ActionName,
@@ -217,7 +216,6 @@ pub type KeyDigest = [u8; 16];
 /// What an agent was shown of one fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {
-    /// The fact.
     pub fact: FactId,
     /// The version shown.
     pub version: Version,

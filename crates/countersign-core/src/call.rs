@@ -7,7 +7,7 @@ mod bounds;
 mod found;
 
 pub use bounds::one_line;
-pub use found::{Found, FoundCode};
+pub use found::{Found, FoundCode, KeepsNoText};
 
 use crate::canonical::Canonical;
 use crate::ids::{ActionId, ActionName, Digest, FactId, numbered};
@@ -69,7 +69,6 @@ pub struct Call {
 pub enum Send {
     /// An HTTP request to a path below the adapter's base.
     Http {
-        /// The method.
         method: SmolStr,
         /// The path, with its parts percent-encoded.
         path: String,
@@ -88,7 +87,6 @@ pub enum Send {
     },
     /// A call of an MCP tool.
     Tool {
-        /// The tool.
         tool: SmolStr,
         /// Its arguments, an object.
         arguments: Json,
@@ -132,7 +130,6 @@ pub struct Probe {
 /// An external fact that an action reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalRead {
-    /// The fact.
     pub fact: FactId,
     /// The adapter it is read by.
     pub adapter: SmolStr,
@@ -149,7 +146,6 @@ pub enum ExternalHow {
     Path(String),
     /// An MCP tool, its arguments, and where in its result the value is, as a JSON pointer.
     Tool {
-        /// The tool.
         tool: SmolStr,
         /// Its arguments, an object.
         arguments: Json,
@@ -200,6 +196,8 @@ pub struct Evidence {
     pub status: Option<i64>,
     /// What the service answered, as far as it is kept.
     pub result: Option<String>,
+    /// Whether that is only the front of it.
+    pub is_cut: bool,
     /// How many bytes of an answer were too long to keep.
     pub unkept: Option<u64>,
     /// The receipt that the service keeps: a row's number, an id.
@@ -231,11 +229,24 @@ impl Evidence {
         text(out, "about", self.found.about.as_deref());
         out.key("attempts");
         out.u64(self.attempts.into());
+        if let Some(because) = &self.found.because {
+            out.key("because");
+            // Every member has a JSON form, so this cannot fail.
+            out.json(&serde_json::to_value(because).unwrap_or_default());
+        }
+        if self.is_cut {
+            out.key("cut");
+            out.bool(true);
+        }
         out.key("found");
         out.string(self.found.code.as_str());
         if self.is_late {
             out.key("late");
             out.bool(true);
+        }
+        if let Some(number) = self.found.number {
+            out.key("number");
+            out.i64(number);
         }
         text(out, "receipt", self.receipt.as_deref());
         let Measured { reread_ms, window_ms } = self.measured.as_deref().copied().unwrap_or_default();

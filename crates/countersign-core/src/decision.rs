@@ -14,7 +14,6 @@ use std::sync::{Arc, OnceLock};
 /// The answer to one action. It is not a `Result`: an error while deciding is a rejection, and part of the answer (I4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The verdict.
     pub verdict: Verdict,
     /// The pact it was decided under; `None` where there is no such pact.
     pub pact: Option<PactRef>,
@@ -35,15 +34,12 @@ pub struct Decision {
 /// Preconditions that did not hold, and were waived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaivedBy {
-    /// The reviewer.
     pub reviewer: AgentId,
     /// The entry that parked the action.
     pub review: u64,
-    /// The preconditions.
     pub preconditions: Vec<SmolStr>,
 }
 
-/// A verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Everything held; the effects are done with this entry.
@@ -77,7 +73,6 @@ pub enum InFlight {
 /// A call as it is dispatched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dispatched {
-    /// The call.
     pub call: Call,
     /// The facts that it relies on until it is settled.
     pub fenced: Vec<Fenced>,
@@ -116,9 +111,7 @@ impl fmt::Debug for RestsOn {
 /// A pact as a decision names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PactRef {
-    /// Its name.
     pub name: PactName,
-    /// Its version.
     pub version: u64,
     /// Its content hash.
     pub hash: Digest,
@@ -127,7 +120,6 @@ pub struct PactRef {
 /// The version of a fact that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadVersion {
-    /// The fact.
     pub fact: FactId,
     /// Its version; 0 where there is none.
     pub version: u64,
@@ -138,7 +130,6 @@ pub struct ReadVersion {
 /// One fact to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// The fact.
     pub fact: FactId,
     /// Its tag; a new fact has none until the engine gives it one.
     pub tag: Option<Tag>,
@@ -153,9 +144,7 @@ pub struct Write {
 /// One charge to a budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charge {
-    /// The budget.
     pub budget: BudgetKey,
-    /// The window.
     pub window: u64,
     /// How much.
     pub amount: i64,

@@ -173,7 +173,6 @@ pub struct Disclosure<'a> {
 /// The action type that an action was decided by, as an entry names it.
 #[derive(Debug, Clone, Copy)]
 pub struct DecidedBy<'a> {
-    /// The pact.
     pub pact: &'a PactRef,
     /// The action type.
     pub action: &'a ActionName,

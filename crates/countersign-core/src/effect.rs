@@ -95,7 +95,6 @@ pub struct Flight {
 /// The pact and the facts of the gate at a dispatch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Context {
-    /// The pact.
     pub pact: Arc<Pact>,
     /// The facts read, agents among them.
     pub facts: Vec<Arc<Fact>>,
@@ -132,18 +131,10 @@ pub enum EffectRefusal {
     NotFound(EffectId),
     /// It has ended.
     #[error("{effect} is {} since entry {entry}", .how.as_str())]
-    Ended {
-        /// The effect.
-        effect: EffectId,
-        /// How.
-        how: Outcome,
-        /// The entry.
-        entry: u64,
-    },
+    Ended { effect: EffectId, how: Outcome, entry: u64 },
     /// It is somewhere else on its way.
     #[error("{effect} is {phase}; {needs}")]
     Phase {
-        /// The effect.
         effect: EffectId,
         /// Where it is.
         phase: &'static str,

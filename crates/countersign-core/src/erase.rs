@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 /// An entry whose payload is to be erased, with what it holds that might be in force.
 #[derive(Debug, Clone)]
 pub struct EraseTarget {
-    /// The entry.
     pub entry: u64,
     /// Why its payload is kept for ever, if it is.
     pub kept: Option<&'static str>,
@@ -36,7 +35,6 @@ pub struct EraseTarget {
 /// A deleted fact that goes with its deletion's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forgotten {
-    /// Its tag.
     pub tag: Tag,
     /// Its last version.
     pub version: u64,
@@ -54,7 +52,6 @@ pub enum InForce {
     /// It deleted a fact of which an earlier version is still there.
     #[error("it deleted {fact}, and entry {earlier} still holds an earlier version")]
     Earlier {
-        /// The fact.
         fact: FactId,
         /// The entry that holds an earlier version.
         earlier: u64,
@@ -65,7 +62,6 @@ pub enum InForce {
     /// It counts against a budget.
     #[error("it counts against budget `{}` of {}{}", .budget.id, of(.budget), until(*.until_ms))]
     Budget {
-        /// The budget.
         budget: BudgetKey,
         /// When the window ends; `None` where no published pact has the budget any more.
         until_ms: Option<u64>,
@@ -73,7 +69,6 @@ pub enum InForce {
     /// An effect that it is part of has not ended.
     #[error("{effect} has not ended: it is {phase}{}", until(*.until_ms))]
     Effect {
-        /// The effect.
         effect: EffectId,
         /// Where it is.
         phase: &'static str,
@@ -83,7 +78,6 @@ pub enum InForce {
     /// Its claim has not ended.
     #[error("{claim} announces a change until {}", Utc(*.until_ms))]
     Claim {
-        /// The claim.
         claim: ClaimId,
         /// Until when.
         until_ms: u64,
@@ -94,7 +88,6 @@ pub enum InForce {
     /// Its action waits for a person.
     #[error("{review} waits for a person until {}", Utc(*.until_ms))]
     Review {
-        /// The review.
         review: ReviewId,
         /// Until when.
         until_ms: u64,

@@ -88,7 +88,6 @@ impl Version {
 /// The current version of a fact.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fact {
-    /// Its id.
     pub id: FactId,
     /// What stands for it in public leaves.
     pub tag: Tag,

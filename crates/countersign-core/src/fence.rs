@@ -76,7 +76,6 @@ impl Claim {
 /// A fact that a call in flight relies on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fenced {
-    /// The fact.
     pub fact: FactId,
     /// The version that was relied on; 0 where there is none.
     pub version: u64,
@@ -89,7 +88,6 @@ pub struct Fenced {
 pub struct InTheWay {
     /// The call, by the entry of its intent.
     pub effect: u64,
-    /// Why.
     pub why: Why,
 }
 
@@ -124,7 +122,6 @@ pub struct Granted {
     pub expires_at_ms: u64,
     /// The latest that it can be extended to.
     pub until_ms: u64,
-    /// Its priority.
     pub priority: i64,
 }
 

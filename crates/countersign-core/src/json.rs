@@ -24,7 +24,6 @@ pub struct JsonError(pub String);
 /// A value as it was read: what it can, it borrows from the text. Only a string with escapes is copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonRef<'a> {
-    /// Null.
     Null,
     /// True or false.
     Bool(bool),
@@ -32,11 +31,8 @@ pub enum JsonRef<'a> {
     Integer(i64),
     /// The text of a number that is no such integer.
     Decimal(&'a str),
-    /// A string.
     String(Cow<'a, str>),
-    /// An array.
     Array(Vec<JsonRef<'a>>),
-    /// An object.
     Object(Members<'a>),
 }
 

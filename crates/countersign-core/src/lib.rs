@@ -3,7 +3,6 @@
 //! Nothing here does I/O, reads a clock, draws randomness, uses floats or panics: time and randomness are arguments, so
 //! the same inputs give the same bytes forever (I3).
 
-#![warn(missing_docs)]
 #![cfg_attr(
     test,
     allow(

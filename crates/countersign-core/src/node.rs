@@ -17,17 +17,13 @@ pub const WHOLE: &str = "/";
 /// A JSON value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
-    /// `null`
     Null,
     /// True or false.
     Bool(bool),
     /// A number, as it was written.
     Number(SmolStr),
-    /// A text.
     Text(String),
-    /// A list.
     List(Vec<Node>),
-    /// An object.
     Object(BTreeMap<String, Node>),
 }
 

@@ -69,7 +69,6 @@ pub(crate) const RESERVED: [&str; 12] = [
 /// A loaded pact.
 #[derive(Debug)]
 pub struct Pact {
-    /// Its name.
     pub name: PactName,
     /// Its version; rises by one with each publication.
     pub version: u64,
@@ -134,7 +133,6 @@ pub const CARRIED: &str = "carried";
 /// One action type of a pact.
 #[derive(Debug)]
 pub struct ActionType {
-    /// Its name.
     pub name: ActionName,
     /// What it is for, in the author's words.
     pub doc: Option<String>,
@@ -328,7 +326,6 @@ pub enum TemplatePart {
     Attribute {
         /// Index of the earlier read.
         read: usize,
-        /// The attribute.
         attribute: SmolStr,
         /// What makes one spelling of it.
         normalisers: Box<[Normaliser]>,

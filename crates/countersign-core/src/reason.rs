@@ -4,8 +4,6 @@
 //! someone makes the sentence then (`words`), from what that reader may see (`withhold`). So a better wording changes no byte of
 //! any ledger, and nothing has to be cut out of a text.
 
-#![expect(missing_docs, reason = "the members are named for what they hold")]
-
 mod failed;
 mod unusable;
 mod withhold;
@@ -14,7 +12,7 @@ mod words;
 pub use failed::{About, Condition, Expected, FailedPrecondition, FailedRead, LastChange, Why};
 pub use unusable::{Unusable, UnusableReading};
 
-use crate::call::EffectId;
+use crate::call::{EffectId, Found};
 use crate::canonical::Canonical;
 use crate::code::Code;
 use crate::expression::EvalError;
@@ -158,11 +156,9 @@ pub enum Reason {
 /// A reading, as a reason names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadingRef {
-    /// Its fact.
     pub fact: FactId,
     /// The server.
     pub upstream: SmolStr,
-    /// The tool.
     pub tool: SmolStr,
 }
 
@@ -171,8 +167,9 @@ pub struct ReadingRef {
 pub struct UnreadReading {
     #[serde(flatten)]
     pub reading: ReadingRef,
-    /// Why, as its server or its connection said; empty where it was not made.
-    pub why: SmolStr,
+    /// Why; none where it was not made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Box<Found>>,
 }
 
 /// A reading that reads differently.
@@ -212,7 +209,6 @@ fn is_false(truth: &bool) -> bool {
 /// Who set something, when, in which entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Since {
-    /// The entry.
     pub entry: u64,
     /// When, in ledger milliseconds.
     pub at: u64,
@@ -241,9 +237,13 @@ pub struct BindProblem {
 #[serde(tag = "problem", rename_all = "snake_case")]
 pub enum Misfit {
     /// It is required and missing.
-    Missing { name: String },
+    Missing {
+        name: String,
+    },
     /// The action type has no such parameters.
-    NotParameters { names: Vec<String> },
+    NotParameters {
+        names: Vec<String>,
+    },
     /// The parameters are not an object.
     NotAnObject,
     /// It has another type than the pact says.
@@ -251,31 +251,54 @@ pub enum Misfit {
     /// It is not a whole number that can be kept.
     Number,
     /// It has more digits behind its point than there is room for.
-    Digits { limit: u64 },
+    Digits {
+        limit: u64,
+    },
     /// It is below, or not above, a limit; and so on.
-    AtLeast { limit: String },
-    /// At most.
-    AtMost { limit: String },
-    /// More than.
-    MoreThan { limit: String },
-    /// Less than.
-    LessThan { limit: String },
+    AtLeast {
+        limit: String,
+    },
+    AtMost {
+        limit: String,
+    },
+    MoreThan {
+        limit: String,
+    },
+    LessThan {
+        limit: String,
+    },
     /// Characters, at least.
-    MinLength { limit: u64 },
+    MinLength {
+        limit: u64,
+    },
     /// Characters, at most.
-    MaxLength { limit: u64 },
+    MaxLength {
+        limit: u64,
+    },
     /// Items, at least.
-    MinItems { limit: u64 },
+    MinItems {
+        limit: u64,
+    },
     /// Items, at most.
-    MaxItems { limit: u64 },
+    MaxItems {
+        limit: u64,
+    },
     /// It does not match a pattern.
-    Pattern { pattern: String },
+    Pattern {
+        pattern: String,
+    },
     /// It is none of the values that the pact lists.
-    Options { options: String },
+    Options {
+        options: String,
+    },
     /// It is not the one value that the pact lists.
-    Constant { value: String },
+    Constant {
+        value: String,
+    },
     /// It breaks another rule of the schema.
-    Keyword { keyword: String },
+    Keyword {
+        keyword: String,
+    },
 }
 
 /// A hop of a delegation.
@@ -369,15 +392,30 @@ pub enum OutOfScope {
 #[serde(tag = "refuses", rename_all = "snake_case")]
 pub enum ScopeRefusal {
     /// The action type.
-    Action { allowed: Listed, asked: SmolStr },
+    Action {
+        allowed: Listed,
+        asked: SmolStr,
+    },
     /// It limits a parameter that the action does not have.
-    NoParameter { name: SmolStr },
+    NoParameter {
+        name: SmolStr,
+    },
     /// A parameter above its maximum.
-    Maximum { name: SmolStr, max: i64, value: Value },
+    Maximum {
+        name: SmolStr,
+        max: i64,
+        value: Value,
+    },
     /// A parameter that is none of the listed values.
-    Value { name: SmolStr, allowed: Listed, value: Value },
-    /// The fact.
-    Fact { allowed: Listed, asked: FactId },
+    Value {
+        name: SmolStr,
+        allowed: Listed,
+        value: Value,
+    },
+    Fact {
+        allowed: Listed,
+        asked: FactId,
+    },
 }
 
 /// In which way the rule who may do this failed.

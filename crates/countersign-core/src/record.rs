@@ -68,7 +68,6 @@ pub struct Entry {
 pub enum Event {
     /// The log begins.
     Genesis {
-        /// Its origin.
         origin: String,
         /// Its key, as a signed-note verifier key.
         log_key: String,
@@ -86,16 +85,13 @@ pub enum Event {
     },
     /// An operator fed a fact that a call in flight relies on: it is written when the fence ends.
     Held {
-        /// The fact.
         fact: FactId,
         /// Its new value; `None` deletes.
         value: Option<Attributes>,
     },
     /// The source of a fact said that it is still so.
     Confirm {
-        /// The fact.
         fact: FactId,
-        /// Its tag.
         tag: Tag,
         /// The version that it confirmed, which stays current.
         version: u64,
@@ -122,16 +118,12 @@ pub enum Event {
     Approval(Box<Approved>),
     /// A reviewer refused a parked action.
     Refusal {
-        /// The review.
         review: ReviewId,
         /// Why, in the reviewer's words.
         reason: Arc<str>,
     },
     /// Nobody decided on a parked action in time.
-    Expiry {
-        /// The review.
-        review: ReviewId,
-    },
+    Expiry { review: ReviewId },
     /// An operator stopped a scope.
     Halt {
         /// What.
@@ -152,29 +144,23 @@ pub enum Event {
     Settle(Box<Settle>),
     /// An agent announced a change.
     Claim {
-        /// The facts.
         facts: Vec<FactId>,
         /// Until when it stands.
         expires_at_ms: u64,
         /// The latest that it can be extended to.
         until_ms: u64,
-        /// Its priority.
         priority: i64,
         /// Why, in the agent's words.
         reason: Arc<str>,
     },
     /// A claim was extended.
     Extension {
-        /// The claim.
         claim: ClaimId,
         /// Until when it holds now.
         expires_at_ms: u64,
     },
     /// A claim was withdrawn.
-    Withdrawal {
-        /// The claim.
-        claim: ClaimId,
-    },
+    Withdrawal { claim: ClaimId },
     /// An agent's session was opened or closed. The gate's own.
     Session {
         /// What that writes: the session, and its readings where they go with it.
@@ -214,9 +200,7 @@ pub enum Event {
 /// An action with its decision.
 #[derive(Debug, Clone)]
 pub struct Decided {
-    /// The action.
     pub action: Box<Action>,
-    /// The decision.
     pub decision: Decision,
 }
 
@@ -251,7 +235,6 @@ pub struct Done {
 /// The second decision on an effect that was cooling.
 #[derive(Debug, Clone)]
 pub struct Dispatch {
-    /// The effect.
     pub effect: EffectId,
     /// What the readings that it rests on read right before: inputs of the decision.
     pub rereads: Vec<Reread>,
@@ -262,11 +245,9 @@ pub struct Dispatch {
 /// What a call came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settle {
-    /// The effect.
     pub effect: EffectId,
     /// Who acted, and so wrote what it writes.
     pub agent: AgentId,
-    /// The outcome.
     pub outcome: Outcome,
     /// Evidence for the outcome.
     pub evidence: Evidence,
@@ -316,7 +297,6 @@ pub struct Approved {
     pub shown: Shown,
     /// Until when the approval was good.
     pub until_ms: u64,
-    /// The decision.
     pub decision: Decision,
 }
 

@@ -52,7 +52,6 @@ pub struct Parked {
 pub enum Ended {
     /// Approved: the approval's entry executed the action.
     Approved,
-    /// Refused.
     Refused,
     /// No one decided in time.
     Expired,
@@ -92,7 +91,6 @@ pub struct Reviews {
 pub struct Shown {
     /// To whom.
     pub to: AgentId,
-    /// The review.
     pub review: ReviewId,
     /// The action's id.
     pub action: ActionId,
@@ -115,7 +113,6 @@ pub enum ReviewRefusal {
     /// The review has ended.
     #[error("{review} ended in entry {entry}: {}", .how.as_str())]
     Closed {
-        /// The review.
         review: ReviewId,
         /// How it ended.
         how: Ended,
@@ -136,7 +133,6 @@ pub enum ReviewRefusal {
     SelfApproval {
         /// The reviewer.
         by: AgentId,
-        /// The review.
         review: ReviewId,
     },
     /// It has not expired.

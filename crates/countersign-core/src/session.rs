@@ -7,15 +7,17 @@
 
 mod answered;
 mod beyond;
+mod content;
 mod name;
 mod told;
 
 pub use answered::{answered, not_rechecked};
 pub use beyond::{beyond_in, read_beyond};
+pub(crate) use content::{content_of, with_content, without_content};
 pub use name::{NotASession, SessionId, SessionName};
 pub use told::{keeps_content, told};
 
-use crate::call::EffectId;
+use crate::call::{EffectId, Found};
 use crate::canonical::Canonical;
 use crate::decide::Snapshot;
 use crate::decimal::{MARK, unmarked};
@@ -33,6 +35,8 @@ use std::sync::Arc;
 pub const SESSION: &str = "Session";
 /// The type of readings. Reserved.
 pub const READING: &str = "Reading";
+/// What was read, as it is compared.
+const CONTENT: &str = "content";
 /// How often a session was gone on in.
 const FOLLOWED: &str = "followed";
 
@@ -126,7 +130,7 @@ impl Reading {
             fields.push((SmolStr::new_static("before"), text(&before.digest.to_string())));
         }
         if let Some(content) = content {
-            fields.push((SmolStr::new_static("content"), Value::String(content.clone())));
+            fields.push((SmolStr::new_static(CONTENT), Value::String(content.clone())));
         }
         fields.extend([
             (SmolStr::new_static("digest"), text(&self.digest.to_string())),
@@ -147,7 +151,6 @@ impl Reading {
 /// A reading as a session has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
-    /// Its fact.
     pub fact: FactId,
     /// The version of its fact.
     pub version: u64,
@@ -178,7 +181,7 @@ impl Held {
             _ => return None,
         };
         let place = Place { upstream: text("upstream")?, tool: text("tool")?, arguments: text("arguments")? };
-        let (projection, content) = (text("projection")?, text("content"));
+        let (projection, content) = (text("projection")?, text(CONTENT));
         let reading = Reading { place, at_ms, digest, projection, content };
         let before = text("before").and_then(|before| before.parse().ok());
         let repeats = match value.get("repeats") {
@@ -194,7 +197,6 @@ impl Held {
         i64::try_from(self.repeats.saturating_add(1)).ok().filter(|_| is_same)
     }
 
-    /// Its session.
     pub fn session(fact: &FactId) -> Option<SessionId> {
         fact.id().split_once('/')?.0.parse().ok()
     }
@@ -205,7 +207,6 @@ impl Held {
 pub struct Session {
     /// Which it is.
     pub id: SessionId,
-    /// Its fact.
     pub fact: Arc<Fact>,
     /// Whose it is.
     pub agent: AgentId,
@@ -388,9 +389,9 @@ pub struct Reread {
     /// Where it differed again when it was read twice in a row.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volatile: Vec<SmolStr>,
-    /// Why it could not be read, as its server or its connection said.
-    #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
-    pub why: SmolStr,
+    /// Why it could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Box<Found>>,
     /// Who had the turn, where nothing was read again because the write did not get its own. The fact is then the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Box<HeldTurn>>,
@@ -405,7 +406,6 @@ pub struct HeldTurn {
     /// Whether no one knows what became of that call.
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_doubt: bool,
-    /// The server.
     pub server: SmolStr,
     /// Since when, in ledger milliseconds.
     pub since: u64,
@@ -414,9 +414,8 @@ pub struct HeldTurn {
 impl Reread {
     /// Nothing was read again for a write of a session: the gate ended while it waited, or it did not get its turn.
     pub fn none(session: FactId, held: Option<HeldTurn>) -> Self {
-        let (projection, why) = (SmolStr::default(), SmolStr::default());
-        let held = held.map(Box::new);
-        Self { digest: None, fact: session, projection, took_ms: 0, told: false, volatile: Vec::new(), why, held }
+        let (projection, held) = (SmolStr::default(), held.map(Box::new));
+        Self { digest: None, fact: session, projection, took_ms: 0, told: false, volatile: Vec::new(), why: None, held }
     }
 }
 

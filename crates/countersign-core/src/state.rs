@@ -37,7 +37,6 @@ pub struct State {
     pub origin: Arc<str>,
     /// The number of the next entry.
     pub next_entry: u64,
-    /// The facts.
     pub facts: FactMap,
     /// The highest version of a fact that was erased with its id. New facts begin above it: an observation or a version that
     /// someone noted before an erasure never fits what comes after.
@@ -99,7 +98,6 @@ pub struct Parts<'a> {
 }
 
 impl State {
-    /// Its parts.
     pub fn parts(&self) -> Parts<'_> {
         let Self {
             origin,
@@ -140,7 +138,6 @@ impl State {
 /// A feed that waits for a steady fence to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldFeed {
-    /// The fact.
     pub fact: FactId,
     /// Its new value; `None` deletes.
     pub value: Option<Attributes>,
@@ -153,7 +150,6 @@ pub struct HeldFeed {
 /// What a budget holds in its latest window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetUse {
-    /// The window.
     pub window: u64,
     /// What it holds.
     pub used: i64,
@@ -169,7 +165,6 @@ pub enum PublishError {
     Unchanged {
         /// The pact.
         name: PactName,
-        /// Its version.
         version: u64,
     },
     /// The version does not follow.
@@ -187,7 +182,6 @@ pub enum PublishError {
     Content {
         /// The pact.
         name: PactName,
-        /// The version.
         version: u64,
     },
     /// The fact types disagree with other pacts.

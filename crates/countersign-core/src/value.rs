@@ -32,7 +32,6 @@ pub enum Value {
     Long(i64),
     /// A decimal, in units of its fourth digit behind the point.
     Decimal(i64),
-    /// A string.
     String(SmolStr),
     /// A set; order and repetition have no meaning.
     Set(Arc<Set>),

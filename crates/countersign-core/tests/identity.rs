@@ -194,6 +194,7 @@ fn settle(write: decision::Write) -> Settle {
             is_late: true,
             status: Some(-1),
             result: Some("{}".to_owned()),
+            is_cut: false,
             unkept: Some(20_000),
             receipt: Some("7".to_owned()),
             measured: Some(Box::new(Measured { reread_ms: Some(3), window_ms: Some(9) })),

@@ -62,7 +62,6 @@ pub struct AuditReport {
 /// An entry that cannot be judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unverifiable {
-    /// The entry.
     pub entry: u64,
     /// The erased entry it depends on, or itself.
     pub depends_on: u64,
@@ -75,7 +74,6 @@ pub struct Unverifiable {
 /// An entry that came out differently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Differing {
-    /// The entry.
     pub entry: u64,
     /// What differs: leaf or payload, recorded and decided again, from the first difference on.
     pub what: String,
@@ -85,7 +83,7 @@ pub struct Differing {
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     /// The log is damaged or cannot be read.
-    #[error(transparent)]
+    #[error("{0}")]
     Storage(#[from] StorageError),
 }
 

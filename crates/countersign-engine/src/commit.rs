@@ -34,14 +34,25 @@ pub struct Committer {
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// The store failed.
-    #[error(transparent)]
+    #[error("{0}")]
     Storage(#[from] StorageError),
     /// An entry does not fit the format.
-    #[error(transparent)]
+    #[error("{0}")]
     Encode(#[from] EncodeError),
     /// A rotation names a key that the gate does not hold.
-    #[error("entry {0} names a key that the gate does not hold (hint: this is a defect in the caller)")]
+    #[error("entry {0} names a key that the gate does not hold")]
     NextKey(u64),
+}
+
+impl CommitError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NextKey(..) => "this is a defect in the caller",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
 }
 
 /// What proves the entries of one batch. Proofs are worked out only when somebody asks for one.

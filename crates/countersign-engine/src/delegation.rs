@@ -29,7 +29,6 @@ pub enum DelegationError {
     /// Not a token.
     #[error("this is not a delegation; send what `countersign delegation new` printed as it is")]
     Malformed,
-    /// Too long.
     #[error("the delegation has {0} bytes; at most {DELEGATION_BYTES_MAX} are allowed")]
     TooLong(usize),
     /// It unfolds to too much.

@@ -58,7 +58,6 @@ pub enum FoldError {
     Time {
         /// The entry.
         index: u64,
-        /// Its time.
         time_ms: u64,
     },
     /// It holds a pact that does not load or does not follow.
@@ -66,7 +65,6 @@ pub enum FoldError {
     Pact {
         /// The entry.
         index: u64,
-        /// Why.
         why: String,
     },
 }
@@ -84,7 +82,6 @@ pub enum Depth<'a> {
 /// An entry that was read and is to be applied.
 #[derive(Debug)]
 pub struct Read {
-    /// The entry.
     pub entry: Entry,
     /// The commitment to its payload.
     pub commitment: Digest,

@@ -52,7 +52,7 @@ pub enum RotateError {
     #[error("another rotation of the log's key is under way; wait for it, or restart the gate if it failed")]
     UnderWay,
     /// The key is not one that a log can have.
-    #[error(transparent)]
+    #[error("{0}")]
     Key(#[from] KeyError),
     /// A key file cannot be written.
     #[error("cannot write the key files: {0}; check free space and permissions of the folder `keys`")]

@@ -125,7 +125,6 @@ pub enum Request {
         /// Why.
         reason: Arc<str>,
     },
-    /// Extend a claim.
     ExtendClaim {
         /// The agent.
         by: AgentId,
@@ -135,7 +134,6 @@ pub enum Request {
         /// For how long from now.
         for_ms: u64,
     },
-    /// Withdraw a claim.
     WithdrawClaim {
         /// The agent.
         by: AgentId,

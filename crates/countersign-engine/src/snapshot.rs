@@ -187,16 +187,11 @@ pub fn restore(snapshot: &Snapshot, origin: &str) -> Result<(Fold, Kept), Restor
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// The store failed.
-    #[error(transparent)]
+    #[error("{0}")]
     Storage(#[from] StorageError),
     /// A record is not one of this version.
     #[error("a record of section `{section}` cannot be read: {why}")]
-    Record {
-        /// The section.
-        section: String,
-        /// Why.
-        why: String,
-    },
+    Record { section: String, why: String },
 }
 
 struct Lines {

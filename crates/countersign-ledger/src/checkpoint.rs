@@ -34,25 +34,19 @@ pub struct Checkpoint {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointError {
     /// The text is not a signed note.
-    #[error(
-        "not a signed note: {what}; \
-         hint: a checkpoint is kept whole, with its blank line and signature lines, ending in a newline"
-    )]
+    #[error("not a signed note: {what}")]
     Malformed {
         /// What is wrong.
         what: &'static str,
     },
     /// The note is not a checkpoint.
-    #[error("the note is not a checkpoint: {what}; hint: expected the lines origin, size and root, and nothing else")]
+    #[error("the note is not a checkpoint: {what}")]
     NotACheckpoint {
         /// What is wrong.
         what: &'static str,
     },
     /// The checkpoint is another log's.
-    #[error(
-        "the checkpoint is of log {found:?}, but the key is of {expected:?}; \
-         hint: check that the file and the key belong together"
-    )]
+    #[error("the checkpoint is of log {found:?}, but the key is of {expected:?}")]
     WrongOrigin {
         /// The origin of the key.
         expected: String,
@@ -60,25 +54,19 @@ pub enum CheckpointError {
         found: String,
     },
     /// No signature is by this key.
-    #[error(
-        "no signature by key {key} on the checkpoint; \
-         hint: it was signed with another key, or the signature line was removed"
-    )]
+    #[error("no signature by key {key} on the checkpoint")]
     Unsigned {
         /// The key, as `name+id`.
         key: String,
     },
     /// A signature names this key and does not verify.
-    #[error("the signature by key {key} does not verify; hint: the checkpoint was altered or forged, do not trust it")]
+    #[error("the signature by key {key} does not verify")]
     BadSignature {
         /// The key, as `name+id`.
         key: String,
     },
     /// The key that signed did not speak for the log at this size.
-    #[error(
-        "the checkpoint of {size} entries is signed by key {key}, which was not the log's key at that size; \
-         hint: anyone who kept or stole a replaced key can make such a checkpoint; do not trust it"
-    )]
+    #[error("the checkpoint of {size} entries is signed by key {key}, which was not the log's key at that size")]
     NotThen {
         /// The key, as `name+id`.
         key: String,
@@ -86,11 +74,31 @@ pub enum CheckpointError {
         size: u64,
     },
     /// A rotation names a key that the log had before.
-    #[error("the log goes on with key {key}, which it had before; hint: the gate makes a new key for every rotation")]
+    #[error("the log goes on with key {key}, which it had before")]
     KeyReused {
         /// The key, as `name+id`.
         key: String,
     },
+}
+
+impl CheckpointError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Malformed { .. } => {
+                "a checkpoint is kept whole, with its blank line and signature lines, ending in a newline"
+            }
+            Self::NotACheckpoint { .. } => "expected the lines origin, size and root, and nothing else",
+            Self::WrongOrigin { .. } => "check that the file and the key belong together",
+            Self::Unsigned { .. } => "it was signed with another key, or the signature line was removed",
+            Self::BadSignature { .. } => "the checkpoint was altered or forged, do not trust it",
+            Self::NotThen { .. } => {
+                "anyone who kept or stole a replaced key can make such a checkpoint; do not trust it"
+            }
+            Self::KeyReused { .. } => "the gate makes a new key for every rotation",
+        };
+        Some(hint.to_owned())
+    }
 }
 
 impl Checkpoint {

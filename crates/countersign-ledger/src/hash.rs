@@ -64,8 +64,15 @@ impl fmt::Debug for Hash {
 
 /// Why a text is not a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a SHA-256 hash; hint: a hash is written as exactly 64 lower-case hexadecimal digits")]
+#[error("not a SHA-256 hash")]
 pub struct HashParseError;
+
+impl HashParseError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some("a hash is written as exactly 64 lower-case hexadecimal digits".to_owned())
+    }
+}
 
 impl FromStr for Hash {
     type Err = HashParseError;

@@ -36,10 +36,7 @@ pub struct Receipt {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiptError {
     /// The text is not a receipt.
-    #[error(
-        "not a receipt: {what}; \
-         hint: a receipt is one word that starts with `{PREFIX}`, kept exactly as it was given out"
-    )]
+    #[error("not a receipt: {what}")]
     Malformed {
         /// What is wrong.
         what: &'static str,
@@ -50,6 +47,18 @@ pub enum ReceiptError {
     /// The proof in the receipt does not hold.
     #[error("the receipt's proof does not hold: {0}")]
     Proof(#[from] ProofError),
+}
+
+impl ReceiptError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Malformed { .. } => {
+                Some(format!("a receipt is one word that starts with `{PREFIX}`, kept exactly as it was given out"))
+            }
+            _ => None,
+        }
+    }
 }
 
 const fn malformed(what: &'static str) -> ReceiptError {

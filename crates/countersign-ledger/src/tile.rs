@@ -75,11 +75,19 @@ fn index_path(index: u64, width: u16) -> String {
 
 /// Why a path names no tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "not the path of a tile; hint: expected `tile/<level>/<index>` or `tile/entries/<index>` with the index as \
-     `x001/x234/067`, and `.p/<width>` (1 to 255) after it for a partial one"
-)]
+#[error("not the path of a tile")]
 pub struct PathError;
+
+impl PathError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(
+            "expected `tile/<level>/<index>` or `tile/entries/<index>` with the index as `x001/x234/067`, and \
+              `.p/<width>` (1 to 255) after it for a partial one"
+                .to_owned(),
+        )
+    }
+}
 
 /// Reads a path that [`tile_path`] or [`entries_path`] wrote.
 ///
@@ -119,10 +127,7 @@ fn parse_index(text: &str) -> Option<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BundleError {
     /// An entry does not fit the 16 bits of its length.
-    #[error(
-        "entry {position} of the bundle has {bytes} bytes, more than {MAX_ENTRY_BYTES}; \
-         hint: refuse such an entry before it is logged"
-    )]
+    #[error("entry {position} of the bundle has {bytes} bytes, more than {MAX_ENTRY_BYTES}")]
     EntryTooLarge {
         /// Which one in the bundle.
         position: usize,
@@ -130,16 +135,28 @@ pub enum BundleError {
         bytes: usize,
     },
     /// More than fit in a full tile.
-    #[error(
-        "more than {FULL_WIDTH} items; hint: a tile or bundle holds at most {FULL_WIDTH}, split at multiples of that"
-    )]
+    #[error("more than {FULL_WIDTH} items")]
     TooMany,
     /// The bytes end in the middle of an item.
-    #[error("the bytes end inside item {position}; hint: the download or file was cut short, get it again")]
+    #[error("the bytes end inside item {position}")]
     CutShort {
         /// The item that is not whole.
         position: usize,
     },
+}
+
+impl BundleError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::EntryTooLarge { .. } => "refuse such an entry before it is logged",
+            Self::TooMany => {
+                return Some(format!("a tile or bundle holds at most {FULL_WIDTH}, split at multiples of that"));
+            }
+            Self::CutShort { .. } => "the download or file was cut short, get it again",
+        };
+        Some(hint.to_owned())
+    }
 }
 
 /// The bytes of a bundle: each entry after its length as a big-endian 16-bit number.

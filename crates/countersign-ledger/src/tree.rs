@@ -27,16 +27,13 @@ pub const MAX_SIZE: u64 = i64::MAX as u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
     /// The size is past [`MAX_SIZE`].
-    #[error("a tree of {size} leaves is larger than any log can be; hint: the stored size is damaged, verify the log")]
+    #[error("a tree of {size} leaves is larger than any log can be")]
     TooLarge {
         /// The size that was asked for.
         size: u64,
     },
     /// The number of hashes does not fit the size.
-    #[error(
-        "a tree of {size} leaves has {expected} {what}, but {found} were given; \
-         hint: stored tree state is damaged, rebuild it from the entries"
-    )]
+    #[error("a tree of {size} leaves has {expected} {what}, but {found} were given")]
     WrongCount {
         /// The size the parts were said to be of.
         size: u64,
@@ -48,10 +45,7 @@ pub enum TreeError {
         found: u64,
     },
     /// The leaf is not in the tree of that size.
-    #[error(
-        "leaf {index} is not in a tree of {size} leaves; \
-         hint: ask for a proof against a checkpoint newer than the entry"
-    )]
+    #[error("leaf {index} is not in a tree of {size} leaves")]
     OutOfRange {
         /// The leaf asked about.
         index: u64,
@@ -59,7 +53,7 @@ pub enum TreeError {
         size: u64,
     },
     /// The older of two trees has more leaves than the newer.
-    #[error("a tree of {old} leaves cannot be a prefix of one of {new}; hint: give the smaller size first")]
+    #[error("a tree of {old} leaves cannot be a prefix of one of {new}")]
     NotAPrefix {
         /// The size said to be older.
         old: u64,
@@ -67,7 +61,7 @@ pub enum TreeError {
         new: u64,
     },
     /// The hash of a complete subtree is needed and the source does not have it.
-    #[error("the hash of subtree {index} on level {level} is not at hand; hint: supply the tile that holds it")]
+    #[error("the hash of subtree {index} on level {level} is not at hand")]
     Missing {
         /// The level: the subtree has 2^level leaves.
         level: u8,
@@ -75,12 +69,24 @@ pub enum TreeError {
         index: u64,
     },
     /// The leaves given for a tile do not hash to what the tree has there.
-    #[error(
-        "the leaves given for tile {tile} do not hash to the tile's root in the tree; \
-         hint: the stored entries of that tile are damaged, verify the log"
-    )]
+    #[error("the leaves given for tile {tile} do not hash to the tile's root in the tree")]
     WrongTile {
         /// The tile's number on level 0.
         tile: u64,
     },
+}
+
+impl TreeError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::TooLarge { .. } => "the stored size is damaged, verify the log",
+            Self::WrongCount { .. } => "stored tree state is damaged, rebuild it from the entries",
+            Self::OutOfRange { .. } => "ask for a proof against a checkpoint newer than the entry",
+            Self::NotAPrefix { .. } => "give the smaller size first",
+            Self::Missing { .. } => "supply the tile that holds it",
+            Self::WrongTile { .. } => "the stored entries of that tile are damaged, verify the log",
+        };
+        Some(hint.to_owned())
+    }
 }

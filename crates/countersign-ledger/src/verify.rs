@@ -39,10 +39,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// An entry is missing, doubled or out of order.
-    #[error(
-        "at {place}: found an entry that says it is number {found}; \
-         hint: entries were removed, repeated or reordered here"
-    )]
+    #[error("at {place}: found an entry that says it is number {found}")]
     Position {
         /// Where; its entry is the number that should have come.
         place: Place,
@@ -50,10 +47,7 @@ pub enum Broken {
         found: u64,
     },
     /// An entry is longer than any that the log takes.
-    #[error(
-        "at {place}: the entry has {bytes} bytes, more than {MAX_ENTRY_BYTES}; \
-         hint: the entry was altered, the gate writes none so long"
-    )]
+    #[error("at {place}: the entry has {bytes} bytes, more than {MAX_ENTRY_BYTES}")]
     EntryTooLarge {
         /// Where.
         place: Place,
@@ -69,9 +63,7 @@ pub enum Broken {
         source: CheckpointError,
     },
     /// A checkpoint is of another size than the entries before it.
-    #[error("at {place}: the checkpoint is of {claimed} entries, but {} stand before it; \
-             hint: entries were added or removed before \
-             it, or checkpoints were swapped", place.entry)]
+    #[error("at {place}: the checkpoint is of {claimed} entries, but {} stand before it", place.entry)]
     Size {
         /// Where.
         place: Place,
@@ -79,10 +71,7 @@ pub enum Broken {
         claimed: u64,
     },
     /// The entries are not those that the checkpoint was signed for.
-    #[error(
-        "at {place}: the entries have root {computed}, but the checkpoint says {claimed}; \
-         hint: an entry from {since} on was altered"
-    )]
+    #[error("at {place}: the entries have root {computed}, but the checkpoint says {claimed}")]
     Root {
         /// Where.
         place: Place,
@@ -94,11 +83,7 @@ pub enum Broken {
         since: u64,
     },
     /// The log ends with entries that no checkpoint covers.
-    #[error(
-        "at {place}: the log ends, but its entries from {since} on have no checkpoint; \
-         hint: the last checkpoint was removed, or \
-             entries were appended without the key"
-    )]
+    #[error("at {place}: the log ends, but its entries from {since} on have no checkpoint")]
     Uncovered {
         /// Where the log ends.
         place: Place,
@@ -106,11 +91,7 @@ pub enum Broken {
         since: u64,
     },
     /// An entry is not the one in a receipt that somebody holds.
-    #[error(
-        "at {place}: the entry has hash {found}, but {name} is a receipt for {expected} there; \
-         hint: the entry was replaced and the \
-             log signed again"
-    )]
+    #[error("at {place}: the entry has hash {found}, but {name} is a receipt for {expected} there")]
     ConflictingEntry {
         /// Where.
         place: Place,
@@ -122,11 +103,7 @@ pub enum Broken {
         found: Hash,
     },
     /// The log has another root than a checkpoint that somebody holds.
-    #[error(
-        "at {place}: the entries so far have root {found}, but {name} was signed for {expected}; \
-         hint: an entry from {since} on was \
-             altered and the log signed again, or the log was forked"
-    )]
+    #[error("at {place}: the entries so far have root {found}, but {name} was signed for {expected}")]
     ConflictingRoot {
         /// Where: the size of the evidence.
         place: Place,
@@ -140,7 +117,7 @@ pub enum Broken {
         since: u64,
     },
     /// The log is shorter than it once was.
-    #[error("at {place}: the log ends, but {name} was signed for {size} entries; hint: the end of the log was cut off")]
+    #[error("at {place}: the log ends, but {name} was signed for {size} entries")]
     Truncated {
         /// Where the log ends.
         place: Place,
@@ -150,19 +127,13 @@ pub enum Broken {
         size: u64,
     },
     /// An entry that names the next key has others after it before the checkpoint.
-    #[error(
-        "at {place}: an entry follows the one that names the log's next key, and no checkpoint stands between; \
-         hint: the rotation was moved, or made without the gate"
-    )]
+    #[error("at {place}: an entry follows the one that names the log's next key, and no checkpoint stands between")]
     RotationNotLast {
         /// Where the entry that follows is.
         place: Place,
     },
     /// The log never had the key that the caller trusts.
-    #[error(
-        "at {place}: the log is signed by {current} and never had the key {trusted}; \
-         hint: it is another log, or its history was rewritten"
-    )]
+    #[error("at {place}: the log is signed by {current} and never had the key {trusted}")]
     AnotherLog {
         /// Where the log ends.
         place: Place,
@@ -172,13 +143,38 @@ pub enum Broken {
         current: String,
     },
     /// Evidence was given after the point that it is about.
-    #[error("at {place}: {name} is about the log before this point; hint: give all evidence before the first entry")]
+    #[error("at {place}: {name} is about the log before this point")]
     EvidenceTooLate {
         /// Where.
         place: Place,
         /// The name of the evidence.
         name: String,
     },
+}
+
+impl Broken {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Position { .. } => "entries were removed, repeated or reordered here",
+            Self::EntryTooLarge { .. } => "the entry was altered, the gate writes none so long",
+            Self::Size { .. } => "entries were added or removed before it, or checkpoints were swapped",
+            Self::Root { since, .. } => return Some(format!("an entry from {since} on was altered")),
+            Self::Uncovered { .. } => "the last checkpoint was removed, or entries were appended without the key",
+            Self::ConflictingEntry { .. } => "the entry was replaced and the log signed again",
+            Self::ConflictingRoot { since, .. } => {
+                return Some(format!(
+                    "an entry from {since} on was altered and the log signed again, or the log was forked"
+                ));
+            }
+            Self::Truncated { .. } => "the end of the log was cut off",
+            Self::RotationNotLast { .. } => "the rotation was moved, or made without the gate",
+            Self::AnotherLog { .. } => "it is another log, or its history was rewritten",
+            Self::EvidenceTooLate { .. } => "give all evidence before the first entry",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
 }
 
 /// What was verified.

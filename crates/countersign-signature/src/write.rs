@@ -41,7 +41,6 @@ pub struct Headers {
     pub actions: Option<String>,
     /// `Signature-Input`.
     pub input: String,
-    /// `Signature`.
     pub signature: String,
 }
 

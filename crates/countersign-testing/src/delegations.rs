@@ -19,7 +19,6 @@ const EXPIRES_AT_MS: u64 = 1_800_000_000_000 + (1 << 29);
 /// One delegation.
 #[derive(Debug)]
 pub struct Handed {
-    /// The token.
     pub token: String,
     /// The chain that it says, in the form that entries have it in, without the token's digest.
     pub chain: Json,

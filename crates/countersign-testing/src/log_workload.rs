@@ -23,9 +23,7 @@ pub const ORIGIN: &str = "gate.test/log";
 pub struct Written {
     /// The leaf; its last 32 bytes are the commitment.
     pub leaf: Vec<u8>,
-    /// The salt.
     pub salt: [u8; SALT_LEN],
-    /// The payload.
     pub payload: Vec<u8>,
 }
 
@@ -132,7 +130,6 @@ pub struct Memory {
 
 /// An open log and the tree over it.
 pub struct Session {
-    /// The writer.
     pub writer: LogWriter,
     /// The tree.
     pub frontier: Frontier,

@@ -22,7 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A gate with an outbox.
 pub struct Bank {
-    /// The gate.
     pub gate: Arc<Gate>,
     outbox: Option<Outbox>,
 }

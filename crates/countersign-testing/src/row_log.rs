@@ -95,7 +95,6 @@ impl RowTable {
             || self.snapshots.contents().iter().any(|file| held(file))
     }
 
-    /// The names of the snapshots.
     #[must_use]
     pub fn snapshot_names(&self) -> Vec<String> {
         self.snapshots.names()

@@ -14,7 +14,7 @@ pub mod secret;
 #[cfg(test)]
 mod tests;
 
-use crate::commands::Failure;
+use crate::commands::{Exit, Failure};
 use crate::config::Config;
 use crate::config::adapters::AdapterSettings;
 use anyhow::{Context as _, Result};
@@ -27,9 +27,9 @@ use std::sync::Arc;
 /// Everything that calls can go out through: the adapters of the settings, and their MCP servers.
 pub fn all(config: &Config, origin: &str) -> Result<Adapters> {
     let mut adapters = build(&config.adapters, &|name| std::env::var(name).ok(), origin)
-        .map_err(|error| Failure::cannot(error.to_string()))?;
+        .map_err(|error| Failure::of(Exit::Cannot, error))?;
     for (name, place) in &config.mcp.upstreams {
-        place.check_environment(name).map_err(|error| Failure::cannot(error.to_string()))?;
+        place.check_environment(name).map_err(|error| Failure::of(Exit::Cannot, error))?;
     }
     for (name, adapter) in crate::mcp::adapter::adapters(&config.mcp).context("the system gives no runtime")? {
         if adapters.insert(name.clone(), adapter).is_some() {

@@ -182,8 +182,7 @@ pub fn fail(error: &anyhow::Error, usual: Exit, json: bool) -> ExitCode {
     let report = Report::of_error(error);
     if json {
         // On stderr: stdout has the data that was asked for, or nothing.
-        let code = failure.and_then(Failure::code);
-        let Report { message, hints } = report;
+        let Report { message, code, hints } = report;
         note(json!({"error": {"code": code, "message": message, "hints": hints, "exit": exit}}));
     } else {
         report.show();

@@ -286,7 +286,7 @@ fn refused(path: &str, answer: &Answer) -> Failure {
     };
     let ErrorDetail { code, message, hint, request_id, entry, problems } = error;
     let hint = in_commands(&hint);
-    let text = format!("{} ({code})", in_commands(&message));
+    let text = in_commands(&message);
     let mut failure = match answer.status {
         500.. => Failure::cannot(text).hint(format!("{hint}; the gate's log has it as request {request_id}")),
         // A token that was refused is an answer about the token, not a mistake in the command.

@@ -27,6 +27,7 @@ pub mod verify;
 
 use crate::client::Client;
 use crate::config::{Config, SERVER};
+use crate::terminal::Report;
 use anyhow::Result;
 use clap::Args;
 use countersign_api::{EffectState, ErrorCode, VerdictKind};
@@ -140,6 +141,22 @@ impl Failure {
         Self { exit: Exit::Unknown, ..Self::no(message) }
     }
 
+    /// The same as another error says, and what it says to do about it.
+    pub fn of(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
+        Self::of_report(exit, Report::of_error(&error.into()))
+    }
+
+    /// What a report says.
+    pub fn of_report(exit: Exit, report: Report) -> Self {
+        Self { exit, hints: report.hints, ..Self::no(report.message) }
+    }
+
+    /// Adds what an error that the message quotes says to do about it.
+    pub fn hinted_by(mut self, error: &(dyn std::error::Error + 'static)) -> Self {
+        self.hints.extend(Report::of_cause(error).hints);
+        self
+    }
+
     /// Adds what to do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
@@ -189,8 +206,7 @@ pub fn is_refused(error: &anyhow::Error) -> bool {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        self.hints.iter().try_for_each(|hint| write!(f, "\nhint: {hint}"))
+        f.write_str(&self.message)
     }
 }
 
@@ -273,7 +289,6 @@ pub fn fact_word(word: &str) -> Result<FactId> {
     }
 }
 
-/// The path of a fact.
 pub fn fact_path(fact: &FactId) -> String {
     format!("/v1/facts/{}/{}", crate::client::escape(fact.ty().as_str()), crate::client::escape(fact.id()))
 }

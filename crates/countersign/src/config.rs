@@ -9,9 +9,10 @@ pub mod table;
 
 pub use connections::{ConnectionSettings, OPERATOR_SOCKET, OperatorSocket};
 
+use crate::hinted::{OrHinted, bail_hinted, hinted};
 use crate::http::rate::RateSettings;
 use crate::mcp::settings::McpSettings;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use countersign_engine::gate::Options;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -103,18 +104,19 @@ impl Config {
             None if Path::new(FILE).exists() => Path::new(FILE),
             None => return Ok(Self::default()),
         };
-        let text = std::fs::read_to_string(path).with_context(|| {
-            format!("cannot read {}\nhint: name a file that is there with --config, or leave it out", path.display())
-        })?;
-        Self::parse(&text, path.parent().unwrap_or(Path::new("")))
-            .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+        let text = std::fs::read_to_string(path).or_hinted(
+            || hinted!("cannot read {}", path.display(); "name a file that is there with --config, or leave it out"),
+        )?;
+        Self::parse(&text, path.parent().unwrap_or(Path::new(""))).with_context(|| path.display().to_string())
     }
 
     /// Reads the text of a file; `base` is where relative paths start.
     pub fn parse(text: &str, base: &Path) -> Result<Self> {
         let table: toml::Table = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| text.get(..span.start).unwrap_or("").lines().count().max(1));
-            anyhow::anyhow!("line {line}: {}\nhint: the file is TOML, one `key = value` per line", error.message())
+            anyhow::Error::from(
+                hinted!("line {line}: {}", error.message(); "the file is TOML, one `key = value` per line"),
+            )
         })?;
         let mut config = Self::default();
         for (key, value) in &table {
@@ -137,7 +139,7 @@ impl Config {
                 "rate_limit" => config.rate_limit = rate_limit(value)?,
                 "server" => config.server = Some(string(key, value)?),
                 "snapshot_every" => config.snapshot_every = Some(number(key, value, 0, i64::MAX)?),
-                unknown => bail!("key `{unknown}` is not known\nhint: {}", suggestion(unknown, &KEYS)),
+                unknown => bail_hinted!("key `{unknown}` is not known"; "{}", suggestion(unknown, &KEYS)),
             }
         }
         Ok(config)
@@ -174,8 +176,8 @@ fn rate_limit(value: &toml::Value) -> Result<RateSettings> {
 pub fn listen(text: &str) -> Result<SocketAddr> {
     let here = text.strip_prefix("localhost:").map(|port| format!("{}:{port}", Ipv4Addr::LOCALHOST));
     here.as_deref().unwrap_or(text).parse().map_err(|_| {
-        anyhow::anyhow!(
-            "`{text}` is not an address to listen on\nhint: write an IP address and a port, such as {LISTEN}"
+        anyhow::Error::from(
+            hinted!("`{text}` is not an address to listen on"; "write an IP address and a port, such as {LISTEN}"),
         )
     })
 }
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     fn refused(text: &str) -> String {
-        Config::parse(text, Path::new("")).expect_err("must be refused").to_string()
+        crate::terminal::Report::of_error(&Config::parse(text, Path::new("")).expect_err("must be refused")).to_string()
     }
 
     #[test]

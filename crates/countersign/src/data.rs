@@ -9,7 +9,8 @@ mod token_keys;
 pub use draft::{Draft, parent, sync_dir};
 
 use crate::commands::Failure;
-use anyhow::{Context, Result, bail};
+use crate::hinted::{OrHinted, bail_hinted, hinted};
+use anyhow::{Context, Result};
 use countersign_engine::clock::SystemClock;
 use countersign_engine::gate::{Environment, Gate, OpenError, OpenReport, Options};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
@@ -48,12 +49,9 @@ impl DataFolder {
     /// Finds an initialised data folder.
     pub fn find(root: &Path) -> Result<Self> {
         draft::refuse_unfinished(root)?;
-        let origin = fs::read_to_string(root.join("origin")).with_context(|| {
-            format!(
-                "{} is not a data folder\nhint: make one with `countersign init --data {}`",
-                root.display(),
-                root.display()
-            )
+        let origin = fs::read_to_string(root.join("origin")).or_hinted(|| {
+            let shown = root.display();
+            hinted!("{shown} is not a data folder"; "make one with `countersign init --data {shown}`")
         })?;
         Ok(Self { root: root.to_owned(), origin: origin.trim().to_owned(), is_new: false })
     }
@@ -119,9 +117,9 @@ impl DataFolder {
     pub fn rotate_token_key(&self) -> Result<token_keys::Rotated> {
         let dir = self.log_dir();
         let log = open_disk(&dir)?;
-        let _held = log.lock().with_context(|| {
-            format!("{} is in use\nhint: end the gate first; it reads its keys when it starts", self.root.display())
-        })?;
+        let _held = log.lock().or_hinted(
+            || hinted!("{} is in use", self.root.display(); "end the gate first; it reads its keys when it starts"),
+        )?;
         let current = match self.keys_dir().join("token").exists() {
             true => Some(self.key("token")?),
             false => None,
@@ -145,7 +143,7 @@ impl DataFolder {
 
 /// Opens a folder of files.
 fn open_disk(folder: &Path) -> Result<RealDisk> {
-    RealDisk::open(folder).with_context(|| format!("cannot open {}\nhint: {OPEN_HINT}", folder.display()))
+    RealDisk::open(folder).or_hinted(|| hinted!("cannot open {}", folder.display(); "{OPEN_HINT}"))
 }
 
 /// What to do about a folder that is there in part, or not for this user.
@@ -155,17 +153,15 @@ fn check_mode(path: &Path) -> Result<()> {
     let mode = match fs::metadata(path) {
         Ok(found) => found.permissions().mode(),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("key {} is missing\nhint: {}", path.display(), without(path))
+            bail_hinted!("key {} is missing", path.display(); "{}", without(path))
         }
         Err(error) => return Err(error).with_context(|| format!("cannot read key {}", path.display())),
     };
     if mode & 0o077 != 0 {
-        bail!(
-            "key {} can be read by others (mode {:o})\nhint: chmod 600 {}; if others could read it, rotate it with \
-             `countersign key rotate-log` or `countersign key rotate-token`",
-            path.display(),
-            mode & 0o777,
-            path.display()
+        bail_hinted!(
+            "key {} can be read by others (mode {:o})", path.display(), mode & 0o777;
+            "chmod 600 {}; if others could read it, rotate it with `countersign key rotate-log` or `countersign key \
+             rotate-token`", path.display()
         );
     }
     Ok(())
@@ -191,15 +187,12 @@ impl LogFolder {
     /// Finds the log in a data folder, or in a copy of its log folder alone.
     pub fn find(root: &Path) -> Result<Self> {
         let log = if root.join("log").is_dir() { root.join("log") } else { root.to_owned() };
-        let names = fs::read_dir(&log).with_context(|| {
-            format!("cannot read {}\nhint: name the data folder of a gate, or a copy of it, with --data", log.display())
-        })?;
+        let names = fs::read_dir(&log).or_hinted(
+            || hinted!("cannot read {}", log.display(); "name the data folder of a gate, or a copy of it, with --data"),
+        )?;
         let is_segment = |path: PathBuf| path.extension().is_some_and(|extension| extension == "seg");
         if !names.filter_map(Result::ok).any(|entry| is_segment(entry.path())) {
-            bail!(
-                "{} holds no log\nhint: name the data folder of a gate that has run, or a copy of it, with --data",
-                root.display()
-            );
+            bail_hinted!("{} holds no log", root.display(); "name the data folder of a gate that has run, or a copy of it, with --data");
         }
         Ok(Self { root: root.to_owned(), log })
     }
@@ -213,7 +206,7 @@ impl LogFolder {
     pub fn public_key(&self) -> Result<LogKey> {
         let path = self.root.join("log.vkey");
         let text = fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}\nhint: give the log's public key with --key", path.display()))?;
+            .or_hinted(|| hinted!("cannot read {}", path.display(); "give the log's public key with --key"))?;
         text.trim().parse().with_context(|| format!("{} holds no public key of a log", path.display()))
     }
 

@@ -12,8 +12,9 @@ mod screen;
 pub mod unguarded;
 
 use crate::data::DataFolder;
+use crate::hinted::{OrHinted, hinted};
 use crate::terminal::{Stream, colours};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use countersign_core::code::Code;
 use countersign_core::decision::{Decision, Verdict};
 use guarded::GatedWorld;
@@ -84,12 +85,15 @@ struct Line<'a> {
 pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     let temporary = match &args.data {
         Some(_) => None,
-        None => Some(tempfile::tempdir().context("no temporary folder can be made\nhint: name a folder with --data")?),
+        None => Some(
+            tempfile::tempdir()
+                .or_hinted(|| hinted!("no temporary folder can be made"; "name a folder with --data"))?,
+        ),
     };
     let root = match (&args.data, &temporary) {
         (Some(root), _) => root.clone(),
         (None, Some(folder)) => folder.path().join("data"),
-        (None, None) => return Err(anyhow!("the demo has no folder\nhint: name one with --data")),
+        (None, None) => return Err(anyhow::Error::from(hinted!("the demo has no folder"; "name one with --data"))),
     };
     let reports = play_all(&DataFolder::create(&root, ORIGIN)?, args.scenario.as_deref())?;
     let mut out = std::io::stdout().lock();

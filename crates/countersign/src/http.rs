@@ -35,7 +35,8 @@ mod verdict;
 pub use caller::{is_loopback, is_own_origin};
 
 use crate::connections::{self, Limits};
-use anyhow::{Context as _, Result, bail};
+use crate::hinted::{OrHinted, bail_hinted, hinted};
+use anyhow::Result;
 use axum::Router;
 
 use axum::http::{HeaderValue, header};
@@ -90,14 +91,13 @@ impl Reach {
 /// may come near.
 pub async fn listen(gate: &Gate, addr: SocketAddr) -> Result<TcpListener> {
     if !addr.ip().is_loopback() && !gate.view().is_identified() {
-        bail!(
-            "{addr} can be reached from outside, and this gate has no admin: it cannot tell who is calling\n\
-             hint: listen on 127.0.0.1 or [::1], or make a gate with an admin; `countersign init` does"
+        bail_hinted!(
+            "{addr} can be reached from outside, and this gate has no admin: it cannot tell who is calling";
+            "listen on 127.0.0.1 or [::1], or make a gate with an admin; `countersign init` does"
         );
     }
     let listener = TcpListener::bind(addr).await;
-    listener
-        .with_context(|| format!("cannot listen on {addr}\nhint: another process may hold the port; choose another"))
+    listener.or_hinted(|| hinted!("cannot listen on {addr}"; "another process may hold the port; choose another"))
 }
 
 /// Serves the gate on a listener from `listen` until `shutdown` is done, then finishes the requests in progress and returns.

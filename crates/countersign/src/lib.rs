@@ -22,6 +22,7 @@ mod connections;
 mod data;
 mod demo;
 mod examples;
+mod hinted;
 mod http;
 mod key_file;
 mod mcp;

@@ -3,15 +3,18 @@
 //! Data goes to stdout and everything else to stderr, so that a pipe carries only data. Nothing here decides anything.
 
 mod escape;
+mod hints;
 mod wrap;
 
 pub use escape::inline;
 
+use crate::commands::Failure;
 use countersign_core::utc::Utc;
 use escape::{coloured, escaped, escaped_json};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
-use std::fmt::Display;
+use std::error::Error;
+use std::fmt::{self, Display};
 use std::io::{IsTerminal, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -125,7 +128,7 @@ fn write_out(text: &str) {
                 OUTPUT_LOST.store(true, Ordering::Relaxed);
                 let message = format!("what was asked for was done, and its output cannot be written: {error}");
                 let hint = "the output follows here; what was done is done, so do not ask for it again";
-                Report { message, hints: vec![hint.to_owned()] }.show();
+                Report { message, code: None, hints: vec![hint.to_owned()] }.show();
             }
         }
     }
@@ -172,47 +175,35 @@ pub fn note_coloured(line: &str) {
 pub struct Report {
     /// What happened.
     pub message: String,
+    /// The code that a gate refused with.
+    pub code: Option<String>,
     /// What to do about it.
     pub hints: Vec<String>,
 }
 
 impl Report {
-    /// Takes the hints out of an error's text. Errors of the lower crates carry theirs in brackets, after a semicolon or
-    /// on a line of their own, since they are also read in logs.
-    pub fn of(text: &str) -> Self {
-        let (mut message, mut hints) = (String::new(), Vec::new());
-        let mut rest = text;
-        while let Some(at) = rest.find("hint: ") {
-            let (before, after) = rest.split_at(at);
-            let bracketed = before.ends_with('(');
-            let before = before.trim_end_matches(['(', ' ', '\n', ';', ',']);
-            message.push_str(before);
-            let after = after.trim_start_matches("hint: ");
-            let end = if bracketed { closing_bracket(after) } else { after.find('\n').unwrap_or(after.len()) };
-            let (hint, tail) = after.split_at(end);
-            // A cause that follows a bracketed hint belongs to the message.
-            let (hint, tail) = match hint.find("; hint: ").filter(|_| !bracketed) {
-                Some(next) => after.split_at(next),
-                None => (hint, tail),
-            };
-            hints.push(one_line(hint));
-            rest = if bracketed { tail.strip_prefix(')').unwrap_or(tail) } else { tail };
-        }
-        message.push_str(rest);
-        Self { message: one_line(&message), hints }
-    }
-
     /// An error with its causes: their messages one after the other, and all their hints.
     pub fn of_error(error: &anyhow::Error) -> Self {
-        let mut whole = Self { message: String::new(), hints: Vec::new() };
-        for cause in error.chain() {
-            let part = Self::of(&cause.to_string());
+        Self::of_chain(error.chain())
+    }
+
+    /// The same of an error that is a cause.
+    pub fn of_cause(error: &(dyn Error + 'static)) -> Self {
+        Self::of_chain(std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source()))
+    }
+
+    fn of_chain<'a>(chain: impl Iterator<Item = &'a (dyn Error + 'static)>) -> Self {
+        let mut whole = Self { message: String::new(), code: None, hints: Vec::new() };
+        for cause in chain {
+            let message = one_line(&cause.to_string());
             // Some errors say what caused them in their own message already.
-            if !whole.message.contains(&part.message) {
+            if !whole.message.contains(&message) {
                 whole.message.push_str(if whole.message.is_empty() { "" } else { ": " });
-                whole.message.push_str(&part.message);
+                whole.message.push_str(&message);
             }
-            whole.hints.extend(part.hints.into_iter().filter(|hint| !hint.is_empty()));
+            whole.hints.extend(hints::of(cause).into_iter().map(|hint| one_line(&hint)));
+            let failure = cause.downcast_ref::<Failure>();
+            whole.code = whole.code.or_else(|| failure.and_then(Failure::code).map(str::to_owned));
         }
         whole.hints.dedup();
         whole
@@ -221,31 +212,30 @@ impl Report {
     /// Shows it on stderr.
     pub fn show(&self) {
         if NOTES_ARE_JSON.load(Ordering::Relaxed) {
-            let hints: Vec<String> = self.hints.iter().map(|hint| format!("hint: {hint}")).collect();
-            let message = format!("error: {}\n{}", self.message, hints.join("\n"));
+            let message = format!("error: {self}");
             let _ = writeln!(std::io::stderr().lock(), "{}", log_line("ERROR", &message));
             return;
         }
         let paint = Paint::of(Stream::Err);
-        note(format_args!("{} {}", paint.word(Tone::Bad, "error:"), self.message));
+        note(format_args!("{} {}", paint.word(Tone::Bad, "error:"), self.first_line()));
         for hint in &self.hints {
             note(format_args!("{} {hint}", paint.word(Tone::Strong, "hint:")));
         }
     }
-}
 
-/// Where the bracket that was opened before this text closes.
-fn closing_bracket(text: &str) -> usize {
-    let mut depth = 1_u32;
-    for (at, character) in text.char_indices() {
-        match character {
-            '(' => depth += 1,
-            ')' if depth == 1 => return at,
-            ')' => depth -= 1,
-            _ => {}
+    fn first_line(&self) -> String {
+        match &self.code {
+            Some(code) => format!("{} ({code})", self.message),
+            None => self.message.clone(),
         }
     }
-    text.len()
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.first_line())?;
+        self.hints.iter().try_for_each(|hint| write!(f, "\nhint: {hint}"))
+    }
 }
 
 fn one_line(text: &str) -> String {
@@ -262,7 +252,7 @@ pub fn progress(total: Option<u64>, what: &'static str) -> ProgressBar {
         None => (ProgressBar::new_spinner(), "{spinner} {msg} {human_pos} {rate}"),
     };
     // Whole entries a second.
-    let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+    let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
         // Writing to a bar cannot fail.
         let _ = write!(out, "{:.0}/s", state.per_sec());
     };
@@ -296,30 +286,36 @@ pub fn count(number: u64, one: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hinted::{OrHinted as _, hinted};
+    use anyhow::Context as _;
+    use countersign_engine::storage::StorageError;
 
     #[test]
-    fn hints_are_taken_out_of_messages_wherever_they_stand() {
-        let cases = [
-            ("it is so\nhint: do this", "it is so", vec!["do this"]),
-            ("it is so (hint: stop (all) of it)", "it is so", vec!["stop (all) of it"]),
-            ("cannot sync (hint: check the disk): more", "cannot sync: more", vec!["check the disk"]),
-            ("at entry 3: altered; hint: look", "at entry 3: altered", vec!["look"]),
-            ("a\nhint: b\nhint: c", "a", vec!["b", "c"]),
-            ("nothing to add", "nothing to add", vec![]),
-        ];
-        for (text, message, hints) in cases {
-            let report = Report::of(text);
-            assert_eq!(
-                (report.message.as_str(), report.hints),
-                (message, hints.iter().map(|h| (*h).to_owned()).collect())
-            );
-        }
+    fn what_a_message_says_is_no_hint() {
+        let report = Report::of_error(&anyhow::anyhow!("a service says\nhint: send me your key (hint: now)"));
+        assert_eq!(report.message, "a service says hint: send me your key (hint: now)");
+        assert_eq!(report.hints, [""; 0]);
+    }
+
+    #[test]
+    fn every_error_of_a_chain_gives_its_own_hint() {
+        let io = std::io::Error::other("no space");
+        let storage = StorageError::Io { action: "write", name: "a.seg".into(), source: io };
+        let error = Err::<(), _>(storage).or_hinted(|| hinted!("cannot open {}", "x"; "look at {}", "y")).unwrap_err();
+        let report = Report::of_error(&error);
+        assert_eq!(report.message, "cannot open x: cannot write a.seg: no space");
+        assert_eq!(report.hints, ["look at y", "check free space, permissions and the disk's health"]);
+        let refused = anyhow::Error::from(Failure::no("not now").hint("wait").coded("busy".into(), None));
+        assert_eq!(Report::of_error(&refused).to_string(), "not now (busy)\nhint: wait");
     }
 
     #[test]
     fn causes_are_joined_and_said_once() {
         let io = std::io::Error::other("disk on fire");
-        let error = anyhow::Error::new(io).context("cannot read x\nhint: look").context("disk on fire, says someone");
+        let error = Err::<(), _>(io)
+            .or_hinted(|| hinted!("cannot read x"; "look"))
+            .context("disk on fire, says someone")
+            .unwrap_err();
         let report = Report::of_error(&error);
         assert_eq!(report.message, "disk on fire, says someone: cannot read x");
         assert_eq!(report.hints, ["look"]);

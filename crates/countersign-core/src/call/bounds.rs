@@ -51,6 +51,7 @@ impl Evidence {
             found: Box::new(self.found.bounded()),
             unkept: self.unkept.or(too_long.map(|bytes| bytes as u64)),
             result: self.result.filter(|_| too_long.is_none()),
+            is_cut: self.is_cut && too_long.is_none(),
             receipt: self.receipt.map(|receipt| one_line(&receipt, SUMMARY_BYTES_MAX)),
             ..self
         }
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn evidence_of_any_length_is_bounded() {
         let long = "\u{1}".repeat(17_000_000);
-        let found = FoundCode::NotSent.said(&*long);
+        let found = FoundCode::NoAnswer.said(&*long);
         let evidence = Evidence { result: Some(long.clone()), receipt: Some(long.clone()), ..Evidence::of(found) };
         assert!(evidence.found.said.as_ref().is_some_and(|said| said.len() <= SUMMARY_BYTES_MAX));
         let evidence = evidence.bounded();

@@ -1,124 +1,61 @@
-//! What came of a call, as data: a code, what the code speaks of, and what others said. Words are made from it where it is shown.
+//! What came of a call, as data: a code, what the code speaks of, why, and what others said. Words are made from it where it is shown.
+
+mod codes;
+
+pub use codes::FoundCode;
 
 use super::{Evidence, one_line};
 use crate::disclose::Disclosure;
 use crate::limits::SUMMARY_BYTES_MAX;
-use serde::Deserialize;
+use crate::value::ValueError;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
-/// What an attempt, a probe or a person found.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// What an attempt, a probe, a reading or a person found. The gate's own part is codes and data: no sentence of its own is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "Stored")]
 pub struct Found {
-    /// Of which kind it is.
-    pub code: FoundCode,
-    /// What the code speaks of, in the gate's own terms: a tool, a fact, a program, an adapter, a reason's code.
+    /// What the code speaks of: a tool, a fact, a program, an address, an adapter, a reason's code.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// What the other side, a library or a person said.
+    /// What it follows from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<Box<Found>>,
+    /// Of which kind it is.
+    #[serde(rename = "found")]
+    pub code: FoundCode,
+    /// A number that its words speak of: a status, a count, a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<i64>,
+    /// What the other side, a library or a person said; only codes that quote keep it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
 }
 
-macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
-        /// The kinds of findings, as they stand in records.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-        pub enum FoundCode {
-            $($(#[$doc])* #[serde(rename = $code)] $name,)*
-        }
-
-        impl FoundCode {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name),*];
-
-            /// As it stands in records.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$name => $code,)*
-                }
-            }
-        }
-    };
+/// A finding as it is read back.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    about: Option<String>,
+    because: Option<Box<Found>>,
+    found: FoundCode,
+    number: Option<i64>,
+    said: Option<String>,
 }
 
-codes! {
-    /// An operator said what became of it.
-    #[default]
-    Resolved = "resolved",
-    /// A service answered with a status.
-    Answered = "answered",
-    /// A command ended with an exit status.
-    Exited = "exited",
-    /// A signal ended a command.
-    Signalled = "signalled",
-    /// A command took too long and was ended.
-    TimedOut = "timed_out",
-    /// A program could not be started.
-    NotStarted = "not_started",
-    /// The call must not leave: a halt, a revocation, or another reason that the code in `about` names.
-    Stopped = "stopped",
-    /// The facts, as read right before the call, do not allow it.
-    Blocked = "blocked",
-    /// The deadline passed before it could be sent.
-    Late = "late",
-    /// The ledger takes no more entries.
-    LogLost = "log_lost",
-    /// Nothing was sent, for a reason that `said` gives.
-    NotSent = "not_sent",
-    /// The service has failed too often; it is left alone for a while.
-    Resting = "resting",
-    /// It was sent, and the answer was incomplete or never arrived.
-    NoAnswer = "no_answer",
-    /// The request cannot be made.
-    Unsendable = "unsendable",
-    /// The adapter cannot carry out a call of this kind.
-    WrongKind = "wrong_kind",
-    /// The settings name no such adapter.
-    NoAdapter = "no_adapter",
-    /// The server cannot be reached.
-    Unreachable = "unreachable",
-    /// A fact could not be read.
-    Unread = "unread",
-    /// The gate ended while the call was under way.
-    Interrupted = "interrupted",
-    /// The adapter itself failed: it panicked.
-    Panicked = "panicked",
-    /// What was read and sent is too long to keep.
-    TooLong = "too_long",
-    /// A database committed it.
-    Committed = "committed",
-    /// A database committed it, as a receipt shows that was found afterwards.
-    FoundCommitted = "found_committed",
-    /// A void receipt keeps it from ever happening.
-    Void = "void",
-    /// The receipt under its key belongs to another call.
-    ForeignReceipt = "foreign_receipt",
-    /// Whether a database committed it cannot be found out now.
-    CommitUnknown = "commit_unknown",
-    /// The receipts cannot be read.
-    ReceiptsUnread = "receipts_unread",
-    /// A database answered with the error whose code is in `about`.
-    Database = "database",
-    /// A fact of a database is not as the pact says, or its query is not one that a pact may have.
-    Misfit = "misfit",
-    /// A statement would have changed another number of rows than one.
-    NotOneRow = "not_one_row",
-    /// A tool was called and completed.
-    ToolCalled = "tool_called",
-    /// A tool says that it did nothing.
-    ToolFailed = "tool_failed",
-    /// A tool answered with an error, and nothing waits for what it did.
-    ToolOver = "tool_over",
-    /// A tool answered with an error.
-    ToolError = "tool_error",
-    /// A tool gave an answer that does not say whether it completed.
-    ToolUnclear = "tool_unclear",
-    /// The tool is not the one that was approved.
-    NotApproved = "not_approved",
-    /// A probe finds it.
-    ProbeFound = "probe_found",
-    /// A probe finds nothing.
-    ProbeAbsent = "probe_absent",
-    /// A probe gave no clear answer.
-    ProbeUnclear = "probe_unclear",
+impl TryFrom<Stored> for Found {
+    type Error = KeepsNoText;
+
+    fn try_from(stored: Stored) -> Result<Self, KeepsNoText> {
+        let Stored { about, because, found: code, number, said } = stored;
+        Self { code, about, number, because, said }.checked()
+    }
 }
+
+/// A code that quotes no one, with a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a finding `{}` keeps no text", .0.as_str())]
+pub struct KeepsNoText(FoundCode);
 
 impl FoundCode {
     /// Reads it back.
@@ -128,7 +65,7 @@ impl FoundCode {
 
     /// A finding that needs no more than its code.
     pub fn alone(self) -> Found {
-        Found { code: self, about: None, said: None }
+        Found { code: self, ..Found::default() }
     }
 
     /// A finding about something.
@@ -136,23 +73,65 @@ impl FoundCode {
         Found { about: Some(about.to_string()), ..self.alone() }
     }
 
+    /// A finding with a number that its words speak of.
+    pub fn number(self, number: impl TryInto<i64>) -> Found {
+        self.alone().with_number(number)
+    }
+
+    /// A finding with the one that it follows from.
+    pub fn because(self, because: Found) -> Found {
+        self.alone().and_because(because)
+    }
+
     /// A finding in the words of others.
-    pub fn said(self, said: impl Into<String>) -> Found {
+    pub fn said(self, said: impl ToString) -> Found {
         self.alone().and_said(said)
     }
 }
 
 impl Found {
-    /// The same, with the words of others.
+    /// Nothing was sent, for this reason.
+    pub fn not_sent(why: Self) -> Self {
+        match why.code {
+            // They say it themselves.
+            FoundCode::NotSent | FoundCode::Stopped | FoundCode::Late | FoundCode::LogLost => why,
+            _ => FoundCode::NotSent.because(why),
+        }
+    }
+
+    /// The same, with a number.
     #[must_use]
-    pub fn and_said(self, said: impl Into<String>) -> Self {
-        Self { said: Some(said.into()), ..self }
+    pub fn with_number(self, number: impl TryInto<i64>) -> Self {
+        Self { number: Some(number.try_into().unwrap_or(i64::MAX)), ..self }
+    }
+
+    /// The same, with the finding that it follows from.
+    #[must_use]
+    pub fn and_because(self, because: Self) -> Self {
+        Self { because: Some(Box::new(because)), ..self }
+    }
+
+    /// The same, with the words of others; a code that quotes no one keeps none.
+    #[must_use]
+    pub fn and_said(self, said: impl ToString) -> Self {
+        let said = self.code.quotes().then(|| said.to_string());
+        Self { said, ..self }
+    }
+
+    /// The same, unless it has a text that its code does not keep.
+    pub(crate) fn checked(self) -> Result<Self, KeepsNoText> {
+        if self.said.is_some() && !self.code.quotes() { Err(KeepsNoText(self.code)) } else { Ok(self) }
     }
 
     /// The same with every text changed: secrets hidden, or lengths bounded.
     #[must_use]
     pub fn map(self, change: impl Fn(String) -> String) -> Self {
-        Self { about: self.about.map(&change), said: self.said.map(&change), ..self }
+        self.map_by(&change)
+    }
+
+    fn map_by(self, change: &dyn Fn(String) -> String) -> Self {
+        let because = self.because.map(|because| Box::new(because.map_by(change)));
+        Self { about: self.about.map(change), because, said: self.said.map(change), ..self }
     }
 
     /// The same within what an entry keeps.
@@ -167,11 +146,14 @@ impl Found {
         self.about.iter_mut().for_each(mask);
         if disclosure.shows_sent() {
             self.said.iter_mut().for_each(mask);
+            if let Some(because) = &mut self.because {
+                because.withhold(disclosure);
+            }
             return false;
         }
-        let is_withheld = self.said.is_some();
+        let is_withheld = self.said.is_some() || self.because.is_some();
         if is_withheld {
-            self.said = Some("…".to_owned());
+            (self.because, self.said) = (None, Some("…".to_owned()));
         }
         is_withheld
     }
@@ -187,82 +169,57 @@ impl Found {
     /// In a sentence, with the status that came with it.
     pub fn words(&self, status: Option<i64>) -> String {
         let about = self.about.as_deref().unwrap_or("it");
-        let number = status.map(|status| status.to_string()).unwrap_or_default();
-        let ours = match self.code {
+        let number = self.number.or(status);
+        let said = self.said.as_deref();
+        match (self.code, number) {
             // A person's reason stands for itself.
-            FoundCode::Resolved => return self.said.clone().unwrap_or_default(),
-            FoundCode::Answered => answered(status.unwrap_or_default()),
-            FoundCode::Exited => format!("the command ended with exit {number}"),
-            FoundCode::Signalled => format!("the command was ended by signal {about}"),
-            FoundCode::TimedOut => "the command took too long and was ended".to_owned(),
-            FoundCode::NotStarted => format!("{about} could not be started"),
-            FoundCode::Stopped => format!("nothing was sent: {about}"),
-            FoundCode::Blocked => about.to_owned(),
-            FoundCode::Late => "its deadline passed before it could be sent".to_owned(),
-            FoundCode::LogLost => "nothing was sent: the ledger takes no more entries".to_owned(),
-            FoundCode::NotSent => "nothing was sent".to_owned(),
-            FoundCode::Resting => {
-                let rest = self.said.as_deref().unwrap_or("a while");
-                return format!("{about} failed too often; no calls are sent to it for {rest}");
+            (FoundCode::Resolved, _) => return said.unwrap_or_default().to_owned(),
+            (FoundCode::Database, _) => {
+                return format!("PostgreSQL: {} ({about}){}", said.unwrap_or_default(), database_hint(about));
             }
-            FoundCode::NoAnswer => "the answer was incomplete or never arrived".to_owned(),
-            FoundCode::Unsendable => "this cannot be sent".to_owned(),
-            FoundCode::WrongKind => format!("{about} cannot carry out a call of this kind"),
-            FoundCode::NoAdapter => {
-                format!(
-                    "the gate has no adapter or MCP server `{about}`; add it to its countersign.toml and restart it"
-                )
+            _ => {}
+        }
+        let mut words = self.code.template().replace("{number}", &number.unwrap_or_default().to_string());
+        match (self.code, number) {
+            (FoundCode::Answered, Some(status)) => words.push_str(meaning(status)),
+            (FoundCode::ToolError, Some(code)) => words.push_str(&format!(" {code}")),
+            _ => {}
+        }
+        // Last: what others named may hold anything.
+        words = words.replace("{about}", about);
+        for more in [self.because.as_ref().map(|because| because.words(None)), said.map(str::to_owned)] {
+            words.extend(more.map(|more| format!(": {more}")));
+        }
+        words
+    }
+}
+
+impl std::error::Error for Found {}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words(None))
+    }
+}
+
+/// Why a value does not fit its type.
+impl From<ValueError> for Found {
+    fn from(error: ValueError) -> Self {
+        match error {
+            ValueError::Type { at, expected, .. } => {
+                FoundCode::WrongType.about(at).and_because(FoundCode::ExpectedType.about(expected))
             }
-            FoundCode::Unreachable => format!("{about} cannot be reached"),
-            FoundCode::Unread => format!("{about} could not be read"),
-            FoundCode::Interrupted => "the gate ended while the call was under way".to_owned(),
-            FoundCode::Panicked => "the adapter failed with an internal error (a panic)".to_owned(),
-            FoundCode::TooLong => "what was read and sent is too long to keep".to_owned(),
-            FoundCode::Committed => format!("committed in PostgreSQL with receipt {about}"),
-            FoundCode::FoundCommitted => {
-                format!("committed in PostgreSQL with receipt {about}, which was found afterwards")
-            }
-            FoundCode::Void => {
-                "the call did not happen: there was no receipt, and a void receipt now prevents it".to_owned()
-            }
-            FoundCode::ForeignReceipt => {
-                format!("the call did not happen: the receipt under its key belongs to another call, {about}")
-            }
-            FoundCode::CommitUnknown => "it cannot be found out now whether it was committed".to_owned(),
-            FoundCode::ReceiptsUnread => "the receipts cannot be read".to_owned(),
-            FoundCode::Database => {
-                let said = self.said.as_deref().unwrap_or_default();
-                return format!("PostgreSQL: {said} ({about}){}", database_hint(about));
-            }
-            FoundCode::Misfit => format!("{about} does not fit the pact"),
-            FoundCode::NotOneRow => {
-                format!("a statement must change one row and would have changed {about}")
-            }
-            FoundCode::ToolCalled => format!("{about} was called"),
-            FoundCode::ToolFailed => format!("{about} did nothing"),
-            FoundCode::ToolOver => {
-                format!("{about} answered with an error, and whether it did anything is not known")
-            }
-            FoundCode::ToolError if status.is_some() => format!("{about} answered with error {number}"),
-            FoundCode::ToolError => format!("{about} answered with an error"),
-            FoundCode::ToolUnclear => format!("{about} gave no clear answer"),
-            FoundCode::NotApproved => {
-                format!("the tool `{about}` is not approved, or its definition has changed since")
-            }
-            FoundCode::ProbeFound => format!("{about} finds it"),
-            FoundCode::ProbeAbsent => format!("{about} finds nothing"),
-            FoundCode::ProbeUnclear => format!("{about} gave no clear answer"),
-        };
-        match &self.said {
-            Some(said) => format!("{ours}: {said}"),
-            None => ours,
+            ValueError::Number(at) => FoundCode::NotWhole.about(at),
+            ValueError::Digits { at, scale } => FoundCode::TooManyDigits.about(at).with_number(scale),
+            ValueError::Unknown(at) => FoundCode::UnknownAttribute.about(at),
+            ValueError::Missing(at) => FoundCode::MissingAttribute.about(at),
         }
     }
 }
 
-/// A status of HTTP, and what it means for a call.
-fn answered(status: i64) -> String {
-    let why = match status {
+/// What a status of HTTP means for a call.
+fn meaning(status: i64) -> &'static str {
+    match status {
         200..=299 => "",
         300..=399 => ": a redirect, and none is followed",
         408 => ": it, or something on the way, stopped waiting",
@@ -273,8 +230,7 @@ fn answered(status: i64) -> String {
         400..=499 => ": it refuses",
         500..=599 => ": it failed, and does not say how far it had come",
         _ => ": an unexpected status",
-    };
-    format!("the service answered {status}{why}")
+    }
 }
 
 /// What to do about an error of PostgreSQL.
@@ -321,6 +277,32 @@ mod tests {
             let words = code.about("it").and_said("they say").words(Some(7));
             assert!(!words.is_empty() && !words.contains("  "), "{code:?}: {words}");
         }
+    }
+
+    #[test]
+    fn only_what_others_said_is_kept_as_text() {
+        let quoted = FoundCode::TlsFailed.about("a.example").and_said("certificate expired");
+        assert_eq!(quoted.to_string(), "TLS with a.example failed: certificate expired");
+        let ours = FoundCode::NotSent.said("a sentence of the gate");
+        assert_eq!(ours, FoundCode::NotSent.alone());
+        let why = FoundCode::Unread.about("Account::\"42\"").and_because(FoundCode::Answered.number(503));
+        let record = r#"{"about":"Account::\"42\"","because":{"found":"answered","number":503},"found":"unread"}"#;
+        assert_eq!(serde_json::to_string(&why).unwrap(), record);
+        assert_eq!(serde_json::from_str::<Found>(record).unwrap(), why);
+        let words = "Account::\"42\" could not be read: the service answered 503: it failed, and does not say how far it had come";
+        assert_eq!(why.to_string(), words);
+    }
+
+    #[test]
+    fn a_text_of_the_gate_is_not_read_back_either() {
+        let forged = r#"{"found":"not_sent","said":"a sentence of the gate"}"#;
+        assert!(serde_json::from_str::<Found>(forged).is_err());
+    }
+
+    #[test]
+    fn the_limit_of_a_fact_is_as_it_is_told() {
+        let words = FoundCode::FactTooLarge.number(20_000).to_string();
+        assert!(words.ends_with(&format!("at most {}", crate::limits::FACT_BYTES_MAX)), "{words}");
     }
 
     #[test]

@@ -218,7 +218,7 @@ fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> R
         let reading = refer(&held);
         let reread = rereads.iter().find(|reread| reread.fact == *fact);
         let Some((reread, after)) = reread.and_then(|reread| Some((reread, reread.digest?))) else {
-            unread.push(UnreadReading { reading, why: reread.map(|reread| reread.why.clone()).unwrap_or_default() });
+            unread.push(UnreadReading { reading, why: reread.and_then(|reread| reread.why.clone()) });
             continue;
         };
         let before = rested_on(&effect.action, &held, *version);

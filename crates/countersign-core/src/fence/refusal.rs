@@ -15,15 +15,12 @@ pub enum ClaimRefusal {
     NotAllowed {
         /// The agent.
         by: AgentId,
-        /// The fact.
         fact: FactId,
     },
     /// Someone else has announced a change, with no lower priority.
     #[error("{fact} is claimed by {holder} since {} (entry {entry}), until {}", Utc(*.at_ms), Utc(*.until_ms))]
     Held {
-        /// The fact.
         fact: FactId,
-        /// The holder.
         holder: AgentId,
         /// Since when.
         at_ms: u64,
@@ -39,7 +36,6 @@ pub enum ClaimRefusal {
     TooLong {
         /// The agent.
         by: AgentId,
-        /// The fact.
         fact: FactId,
         /// The most.
         max_ms: u64,

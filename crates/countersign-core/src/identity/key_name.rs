@@ -41,7 +41,6 @@ impl KeyName {
         Self { public, text: text.into() }
     }
 
-    /// The public key.
     pub fn public_key(&self) -> [u8; 32] {
         self.public
     }

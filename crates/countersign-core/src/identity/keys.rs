@@ -11,9 +11,7 @@ use std::fmt;
 /// Whether a key is an agent's or an operator's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HolderKind {
-    /// An agent.
     Agent,
-    /// An operator.
     Operator,
 }
 
@@ -22,7 +20,6 @@ pub enum HolderKind {
 pub struct Holder {
     /// Agent or operator.
     pub kind: HolderKind,
-    /// The name.
     pub name: AgentId,
 }
 
@@ -63,7 +60,6 @@ pub enum IdentityRefusal {
     /// The key has another holder.
     #[error("key {key} is in use by {holder}; every agent and operator has keys of its own")]
     KeyInUse {
-        /// The key.
         key: KeyName,
         /// Whose it is.
         holder: Holder,

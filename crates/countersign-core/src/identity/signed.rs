@@ -17,11 +17,8 @@ pub struct Signed {
     pub key: KeyName,
     /// The member of `Signature-Input` as it was sent: the covered components and their parameters.
     pub input: Arc<str>,
-    /// The method.
     pub method: SmolStr,
-    /// The authority.
     pub authority: SmolStr,
-    /// The path.
     pub path: SmolStr,
     /// The query, without its `?`; `None` where there was none.
     pub query: Option<SmolStr>,
@@ -31,7 +28,6 @@ pub struct Signed {
     pub body: Option<RawBody>,
     /// Of a batch of actions: what stands for its body, which is kept in pieces, each in the entry of its action.
     pub batch: Option<BatchDigests>,
-    /// The signature.
     pub signature: [u8; 64],
 }
 

@@ -114,7 +114,6 @@ fn send<'a>(scope: &Scope<'_, 'a>, body: &mut Table<'a>, problems: &mut Problems
     Some((adapter, send))
 }
 
-/// The name of an adapter.
 pub(super) fn adapter_name(text: &Text<'_>, problems: &mut Problems) -> Option<SmolStr> {
     match ActionName::new(text.value) {
         Ok(name) => Some(name.smol().clone()),

@@ -34,7 +34,6 @@ pub enum SourceRead {
 pub enum IdPart {
     /// Text as it stands.
     Literal(SmolStr),
-    /// The id.
     Id,
 }
 
@@ -121,29 +120,16 @@ pub struct ProbeRule {
 #[derive(Debug)]
 pub enum SendRule {
     /// An HTTP request.
-    Http {
-        /// The method.
-        method: SmolStr,
-        /// The path.
-        path: Vec<TextPart>,
-        /// The body.
-        body: BodyRule,
-    },
-    /// A command.
+    Http { method: SmolStr, path: Vec<TextPart>, body: BodyRule },
     Command {
         /// The arguments.
         args: Vec<Vec<TextPart>>,
     },
     /// SQL statements with their parameters.
-    Sql {
-        /// The statements.
-        statements: Vec<(Arc<str>, Vec<Expression>)>,
-    },
+    Sql { statements: Vec<(Arc<str>, Vec<Expression>)> },
     /// A call of an MCP tool.
     Tool {
-        /// The tool.
         tool: SmolStr,
-        /// Its arguments.
         arguments: BodyRule,
         /// The versions of facts that go along, so that the tool refuses what has changed.
         versions: Vec<VersionRule>,
@@ -193,7 +179,6 @@ pub struct Changes {
 /// An argument that takes the version of a fact, as it was read right before.
 #[derive(Debug)]
 pub struct VersionRule {
-    /// The argument.
     pub argument: SmolStr,
     /// Index of the read.
     pub read: usize,
@@ -269,7 +254,6 @@ pub enum TextPart {
     Attribute {
         /// Index of the read.
         read: usize,
-        /// The attribute.
         attribute: SmolStr,
     },
     /// The idempotency key that the outside is given.

@@ -19,7 +19,6 @@ use toml::de::DeTable;
 /// A pact that loaded, and what its author should still look at.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The pact.
     pub pact: Pact,
     /// Problems that do not stop it.
     pub warnings: Vec<Diagnostic>,

@@ -20,11 +20,9 @@ use toml::de::DeTable;
 pub struct ReadingType {
     /// The server, by its name in the gate's settings.
     pub upstream: SmolStr,
-    /// The tool.
     pub tool: SmolStr,
     /// Where in what is compared of its answer the attributes are; empty where they are at the top.
     pub at: SmolStr,
-    /// The attributes.
     pub attributes: FactSchema,
 }
 

@@ -14,7 +14,6 @@ pub const ONLY: &str = "only";
 /// A tool that reads facts of one type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolSource {
-    /// The tool.
     pub tool: SmolStr,
     /// What an id is made of. Two pieces never stand side by side.
     pub id: Vec<IdPiece>,
@@ -35,7 +34,6 @@ pub enum IdPiece {
     Literal(SmolStr),
     /// A value that arguments are made of.
     Piece {
-        /// Its name.
         name: SmolStr,
         /// What it is as an argument.
         ty: PieceType,
@@ -49,7 +47,6 @@ pub enum IdPiece {
 pub enum PieceType {
     /// A string.
     Text,
-    /// An integer.
     Integer,
     /// True or false.
     Boolean,
@@ -89,7 +86,6 @@ pub enum Argument {
     Text {
         /// What is in front of it.
         before: SmolStr,
-        /// The piece.
         piece: SmolStr,
         /// What is behind it.
         after: SmolStr,

@@ -11,7 +11,6 @@ use smol_str::SmolStr;
 /// One failed precondition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedPrecondition {
-    /// Its id.
     #[serde(rename = "precondition")]
     pub id: SmolStr,
     /// The condition.
@@ -68,7 +67,6 @@ pub enum Condition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum About {
-    /// Facts.
     #[default]
     Facts,
     /// The parameters alone.
@@ -119,7 +117,6 @@ impl Why {
 /// The latest change of a fact since it was observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastChange {
-    /// The fact.
     pub fact: FactId,
     /// Who changed it, or, for an external fact, where it was read.
     pub by: AgentId,
@@ -138,7 +135,6 @@ pub struct LastChange {
 /// One attribute that a failed precondition reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedRead {
-    /// The fact.
     pub fact: FactId,
     /// The attribute; `None` for the fact as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]

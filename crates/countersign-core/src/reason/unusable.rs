@@ -10,7 +10,6 @@ pub struct UnusableReading {
     pub name: SmolStr,
     /// The server.
     pub upstream: SmolStr,
-    /// The tool.
     pub tool: SmolStr,
     /// Why it cannot be decided on.
     pub why: Unusable,

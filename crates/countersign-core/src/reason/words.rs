@@ -154,8 +154,8 @@ impl Reason {
                 format!("{effect} has the turn at `{server}` since {}{is}", Utc(*since))
             }
             Self::ReadingUnread { readings } => {
-                let first = readings.iter().find(|unread| !unread.why.is_empty());
-                let why = first.map_or_else(String::new, |unread| format!(": {}", unread.why));
+                let first = readings.iter().find_map(|unread| unread.why.as_ref());
+                let why = first.map_or_else(String::new, |why| format!(": {why}"));
                 format!(
                     "{} could not be read again right before the call{why}",
                     tools(readings.iter().map(|it| &it.reading))

@@ -378,9 +378,13 @@ impl StoredStatement {
 pub(super) struct StoredEvidence {
     about: Option<String>,
     attempts: u32,
+    because: Option<Box<Found>>,
+    #[serde(default)]
+    cut: bool,
     found: FoundCode,
     #[serde(default)]
     late: bool,
+    number: Option<i64>,
     receipt: Option<String>,
     reread_ms: Option<u64>,
     result: Option<String>,
@@ -391,11 +395,12 @@ pub(super) struct StoredEvidence {
 }
 
 impl StoredEvidence {
-    pub(super) fn decode(self) -> Evidence {
-        let Self { about, attempts, found: code, late: is_late, receipt, result, said, status, unkept, .. } = self;
-        let found = Box::new(Found { code, about, said });
+    pub(super) fn decode(self) -> Result<Evidence, DecodeError> {
+        let Self { about, because, found: code, number, said, .. } = self;
+        let found = Box::new(Found { code, about, number, because, said }.checked()?);
+        let Self { attempts, cut: is_cut, late: is_late, receipt, result, status, unkept, .. } = self;
         let measured = Measured { reread_ms: self.reread_ms, window_ms: self.window_ms };
         let measured = Some(measured).filter(|it| *it != Measured::default()).map(Box::new);
-        Evidence { attempts, found, is_late, status, result, unkept, receipt, measured }
+        Ok(Evidence { attempts, found, is_late, status, result, is_cut, unkept, receipt, measured })
     }
 }

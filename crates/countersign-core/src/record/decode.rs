@@ -9,7 +9,7 @@ use super::{
     Approved, Decided, Dispatch, Done, Entry, Event, FORMAT, Grouped, Judged, Kind, Leaf, LeafAuth, LeafVerdict, Settle,
 };
 use crate::action::{Action, ActionRequest, RequestError};
-use crate::call::EffectId;
+use crate::call::{EffectId, KeepsNoText};
 use crate::delegation::StoredChain;
 use crate::erase::Forgotten;
 use crate::fence::ClaimId;
@@ -19,6 +19,7 @@ use crate::ids::{IdError, PactName};
 use crate::pact::Pact;
 use crate::pact::load::load;
 use crate::review::{ReviewId, Shown};
+use crate::session::with_content;
 use crate::value::ValueError;
 use std::sync::Arc;
 
@@ -28,6 +29,9 @@ pub enum DecodeError {
     /// Not the JSON of an entry.
     #[error("not the JSON of an entry: {0}")]
     Json(#[from] serde_json::Error),
+    /// What came of a call holds a text that its code does not keep.
+    #[error("{0}: no gate wrote it")]
+    Found(#[from] KeepsNoText),
     /// A format that this version does not know.
     #[error(
         "the entry has format {0}, and this version reads format {FORMAT}; use the version of countersign that wrote the log"
@@ -65,7 +69,6 @@ pub enum DecodeError {
     Member {
         /// The member's number.
         member: u8,
-        /// The kind.
         kind: Kind,
     },
     /// A byte string of another length than it must have.
@@ -316,7 +319,7 @@ fn decode_event(
                 effect: EffectId(leaf.effect.ok_or(missing("effect"))?),
                 agent: payload.agent.ok_or(missing("agent"))?,
                 outcome: leaf.verdict.and_then(LeafVerdict::outcome).ok_or(missing("verdict"))?,
-                evidence: payload.evidence.ok_or(missing("evidence"))?.decode(),
+                evidence: payload.evidence.ok_or(missing("evidence"))?.decode()?,
                 judged: payload.judged_at.map(|at_ms| Judged { at_ms, facts, send, blocked, shadowed }),
                 stopped,
                 writes,
@@ -325,7 +328,10 @@ fn decode_event(
             }))
         }
         Kind::Session => Event::Session { writes },
-        Kind::Reading => Event::Reading { writes, effect: leaf.effect.map(EffectId) },
+        Kind::Reading => Event::Reading {
+            writes: with_content(writes, body.ok()).ok_or(DecodeError::Bodies)?,
+            effect: leaf.effect.map(EffectId),
+        },
         Kind::Genesis => Event::Genesis {
             origin: payload.origin.ok_or(missing("origin"))?,
             log_key: leaf.log_key.clone().ok_or(missing("log_key"))?,

@@ -1,6 +1,6 @@
 //! Writing entries. Keys are named in ascending order, so the bytes are canonical as they are written.
 //!
-//! A payload is one JSON object, and behind it the bodies of requests as they were sent. What is shown to people and programs has
+//! A payload is one JSON object, and behind it the bodies of requests as they were sent, or what was read. What is shown to people and programs has
 //! the same members with the ids, versions and bodies in their places, and the same code writes it ([`Form`]).
 
 mod parts;
@@ -16,7 +16,7 @@ use crate::canonical::Canonical;
 use crate::decision::{Decision, Verdict};
 use crate::erase::Forgotten;
 use crate::identity::Auth;
-use crate::session::write_rereads;
+use crate::session::{content_of, without_content, write_rereads};
 
 pub(super) use self::parts::{Form, write_list};
 
@@ -91,10 +91,21 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
                 write_rereads(out, rereads);
             }
         }
-        Event::Session { writes } | Event::Reading { writes, .. } => {
+        Event::Session { writes } => {
             write_facts(out, form);
             write_writes(out, writes, form);
         }
+        Event::Reading { writes, .. } => match content_of(writes).filter(|_| form.is_stored()) {
+            Some(content) => {
+                form.body(out, content);
+                write_facts(out, form);
+                write_writes(out, &without_content(writes), form);
+            }
+            None => {
+                write_facts(out, form);
+                write_writes(out, writes, form);
+            }
+        },
         Event::Settle(settle) => write_settle(out, entry, settle, form),
         Event::Claim { facts, expires_at_ms, until_ms, priority, reason } => {
             out.key("expires_at");
@@ -163,6 +174,7 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
             Event::Action(decided) => out.raw(&decided.action.body),
             Event::Approval(approved) => out.raw(&approved.action.body),
             Event::Group(group) => group.actions.iter().for_each(|action| out.raw(&action.body)),
+            Event::Reading { writes, .. } => content_of(writes).into_iter().for_each(|content| out.raw(content)),
             Event::Genesis { .. }
             | Event::Pact(_)
             | Event::Feed { .. }
@@ -180,7 +192,6 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
             | Event::Extension { .. }
             | Event::Withdrawal { .. }
             | Event::Session { .. }
-            | Event::Reading { .. }
             | Event::Denials(_)
             | Event::Batch { .. }
             | Event::Rotation { .. }

@@ -54,7 +54,6 @@ pub struct Leaf {
     pub kind: Kind,
     /// The log's verifier key: in a genesis entry its first, in a rotation its next.
     pub log_key: Option<String>,
-    /// The pact.
     pub pact: Option<PactRef>,
     /// The tags and versions read.
     pub reads: Option<Vec<(Tag, u64)>>,
@@ -66,7 +65,6 @@ pub struct Leaf {
     pub scope: Option<String>,
     /// Ledger time.
     pub time: u64,
-    /// The verdict.
     pub verdict: Option<LeafVerdict>,
     /// The tags and versions written.
     pub writes: Option<Vec<(Tag, u64)>>,

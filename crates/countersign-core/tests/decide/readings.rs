@@ -11,10 +11,10 @@ use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest, FactId, Tag};
 use countersign_core::limits::READINGS_MAX;
 use countersign_core::reason::Reason;
-use countersign_core::record::{Decided, Event};
+use countersign_core::record::{Context, Decided, Encoder, Entry, Event, Leaf};
 use countersign_core::review::{Parked, ReviewId, Shown};
 use countersign_core::session::{self, Held, Place, READING, Reading, Reread, Session, SessionId, SessionRefusal};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
 const PACT: &str = r#"
@@ -137,7 +137,7 @@ impl Shop {
             took_ms: 1,
             told: true,
             volatile: Vec::new(),
-            why: "".into(),
+            why: None,
             held: None,
         };
         let rereads: Vec<Reread> = now.iter().map(reread).collect();
@@ -545,5 +545,52 @@ fn what_is_read_beyond_what_a_session_keeps_refuses_the_writes_that_would_rest_o
         let (session, tool) = (Session::find(shop.session, &shop.world.state).unwrap(), format!("tool-{number}"));
         let write = session::read_beyond(&session, &place("shop", &tool), &shop.world.state);
         shop.enter(Event::Reading { writes: vec![write], effect: None });
+    }
+}
+
+/// A structured answer of about 2 KiB.
+fn structured() -> String {
+    let order = |number: u32| json!({"customer": "Lindqvist \u{fc}ber \"Nord\"", "id": number, "paid": number.is_multiple_of(2), "sum": 1250});
+    let orders: Vec<Json> = (0..26).map(order).collect();
+    json!({"next": null, "orders": orders}).to_string()
+}
+
+#[test]
+fn what_was_read_stands_behind_its_payload_as_it_is() {
+    let shop = Shop::new();
+    let session = Session::find(shop.session, &shop.world.state).unwrap();
+    for content in [structured(), "plain \"text\"".to_owned(), String::new()] {
+        let reading = reading(place("shop", "get_stock"), &content, 7);
+        let mut writes = session::read(&session, &reading, &shop.world.state).unwrap();
+        writes.iter_mut().for_each(|write| write.tag = Some(Tag([1; 12])));
+        let entry = Entry {
+            index: 7,
+            time_ms: 7,
+            by: AgentId::gate(),
+            auth: Auth::None,
+            context: Context::default(),
+            event: Event::Reading { writes, effect: None },
+        };
+        let (mut payloads, mut leaves) = (Encoder::default(), Encoder::default());
+        let (payload, leaf) = (payloads.payload(&entry), leaves.leaf(&entry, &[0; 32]));
+        let object = payload.strip_suffix(content.as_str()).expect("it stands behind the object");
+        assert!(object.contains(&format!("\"body\":{}", content.len())), "{object}");
+        let leaf = Leaf::decode(leaf).unwrap();
+        let again = Entry::decode(leaf.clone(), Some(payload.as_bytes())).unwrap();
+        assert_eq!(again.event.writes(), entry.event.writes());
+        assert_eq!(Encoder::default().payload(&again), payload);
+        // It has one place: neither both, nor the one that it had before.
+        let inside = format!("\"content\":{},\"digest\"", json!(content));
+        let twice = payload.replacen("\"digest\"", &inside, 1);
+        let before = object.replacen("\"digest\"", &inside, 1).replacen(&format!("\"body\":{},", content.len()), "", 1);
+        for odd in [twice, before, object.to_owned() + &content + "x"] {
+            assert!(Entry::decode(leaf.clone(), Some(odd.as_bytes())).is_err(), "{odd}");
+        }
+        println!(
+            "{} bytes read: a payload of {}, with it escaped {}",
+            content.len(),
+            payload.len(),
+            object.len() + inside.len() - 9
+        );
     }
 }

@@ -36,9 +36,7 @@ pub struct ReplayReport {
 /// A verdict that would differ.
 #[derive(Debug)]
 pub struct Difference {
-    /// The entry.
     pub entry: u64,
-    /// The pact.
     pub pact: PactName,
     /// The action type.
     pub action: String,
@@ -53,7 +51,6 @@ pub struct Difference {
 /// A verdict with its code and failed preconditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The verdict.
     pub verdict: String,
     /// The code, unless committed.
     pub code: Option<String>,

@@ -38,7 +38,6 @@ pub(super) struct Taint {
 pub(super) struct Gone {
     /// The first erased entry since the value was last known.
     since: u64,
-    /// The latest.
     pub(super) latest: u64,
     /// The version that the latest made.
     pub(super) version: u64,

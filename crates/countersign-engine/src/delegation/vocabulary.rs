@@ -149,7 +149,6 @@ pub(super) fn root_facts(from: &AgentId, key: &KeyName, gate: &str) -> Vec<Fact>
     vec![fact("from", &[string(from.as_str()), string(key.as_str())]), fact("gate", &[string(gate)])]
 }
 
-/// The facts of a scope.
 pub(super) fn scope_facts(scope: &Scope) -> Vec<Fact> {
     let two = |name: &str, a: Term, b: Term| fact(name, &[a, b]);
     let mut facts = vec![two("to", string(scope.to.as_str()), string(scope.key.as_str()))];

@@ -32,10 +32,10 @@ pub struct ErasePlan {
 #[derive(Debug, thiserror::Error)]
 pub enum EraseError {
     /// The log could not be read.
-    #[error(transparent)]
+    #[error("{0}")]
     Log(#[from] LogError),
     /// The store failed.
-    #[error(transparent)]
+    #[error("{0}")]
     Storage(#[from] StorageError),
     /// The gate refused.
     #[error(transparent)]

@@ -21,10 +21,10 @@ pub enum LogError {
     #[error("the log has {0} entries; the requested entry or range is past the end")]
     Beyond(u64),
     /// The store failed.
-    #[error(transparent)]
+    #[error("{0}")]
     Storage(#[from] StorageError),
     /// The tree refused.
-    #[error(transparent)]
+    #[error("{0}")]
     Tree(#[from] TreeError),
     /// An entry cannot be read.
     #[error("entry {0} cannot be read: {1}")]
@@ -34,9 +34,7 @@ pub enum LogError {
 /// One entry as it is stored.
 #[derive(Debug, Clone)]
 pub struct StoredEntry {
-    /// Its index.
     pub index: u64,
-    /// Its leaf.
     pub leaf: Vec<u8>,
     /// Its payload; `None` where it was erased.
     pub payload: Option<Vec<u8>>,

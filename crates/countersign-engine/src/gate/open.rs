@@ -31,7 +31,6 @@ use std::sync::Arc;
 pub struct Environment {
     /// The data folder: files of the gate's own, and the log where it is kept in files.
     pub disk: Arc<dyn Disk>,
-    /// The clocks.
     pub clock: Arc<dyn Clock>,
     /// Fresh randomness for salts, tags and nonces.
     pub seed: [u8; 32],
@@ -120,16 +119,13 @@ pub enum OpenError {
     #[error("the origin cannot name a log: {0}")]
     Origin(#[from] KeyError),
     /// The store refused.
-    #[error(transparent)]
+    #[error("{0}")]
     Storage(#[from] StorageError),
     /// There is no log, and none may be made.
-    #[error(
-        "there is no ledger here, and only `countersign init` begins one (hint: restore the folder from a backup, or make \
-             another with `countersign init`)"
-    )]
+    #[error("there is no ledger here, and only `countersign init` begins one")]
     NoLedger,
     /// The first entry could not be written.
-    #[error(transparent)]
+    #[error("{0}")]
     Commit(#[from] CommitError),
     /// A key file could not be written.
     #[error("the key files could not be brought in line with the log: {0}; check free space and permissions of `keys`")]
@@ -137,6 +133,17 @@ pub enum OpenError {
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
+}
+
+impl OpenError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NoLedger => "restore the folder from a backup, or make another with `countersign init`",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
 }
 
 /// Everything a gate runs on, before its threads start. The simulator drives these parts itself.

@@ -6,6 +6,7 @@ use crate::outbox::{Adapters, Reading};
 use crate::token::{Length, Observation};
 use crate::view::Synced;
 use countersign_core::action::Observed;
+use countersign_core::call::Found;
 use countersign_core::decide::{external_fact, external_read};
 use countersign_core::denial::DenialCode;
 use countersign_core::disclose::{self, disclose_value};
@@ -39,7 +40,6 @@ pub struct Observe {
 pub struct ShownFact {
     /// The fact.
     pub id: FactId,
-    /// Its version.
     pub version: Version,
     /// What the agent may see of its value; `None` where there is none.
     pub value: Option<Attributes>,
@@ -57,9 +57,7 @@ pub struct ShownFact {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{agent} may not observe {}", .facts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
 pub struct NotObservable {
-    /// The agent.
     pub agent: AgentId,
-    /// The facts.
     pub facts: Vec<FactId>,
 }
 
@@ -96,9 +94,7 @@ struct ExternalFact {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{fact} could not be read: {why}")]
 pub struct NotRead {
-    /// The fact.
     pub fact: FactId,
-    /// Why.
     pub why: WhyUnread,
 }
 
@@ -113,13 +109,12 @@ pub enum WhyUnread {
     NoSource,
     /// The adapter, or what is behind it, says why.
     #[error("{0}")]
-    Said(String),
+    Said(Box<Found>),
 }
 
 /// One version of a fact in its history.
 #[derive(Debug)]
 pub struct PastVersion {
-    /// The version.
     pub version: u64,
     /// Its value; `None` where it deleted the fact.
     pub value: Option<Attributes>,
@@ -135,7 +130,7 @@ pub struct PastVersion {
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     /// The log could not be read.
-    #[error(transparent)]
+    #[error("{0}")]
     Log(#[from] LogError),
 }
 
@@ -177,10 +172,10 @@ impl Gate {
             let now_ms = self.now_ms();
             read.began_ms.get_or_insert(now_ms);
             let how = external_read(&source, id).ok_or_else(|| not_read(WhyUnread::NoSource))?;
-            let said = |why: String| not_read(WhyUnread::Said(why));
+            let said = |why: Found| not_read(WhyUnread::Said(Box::new(why)));
             let Reading { value, answer } = adapter.observe(&how, &schema).map_err(said)?;
             if let Some(value) = &value {
-                value.check(&schema).map_err(|error| said(error.to_string()))?;
+                value.check(&schema).map_err(|error| said(error.into()))?;
             }
             let by = AgentId::new(source.adapter.as_str()).unwrap_or_else(|_| AgentId::gate());
             let fact = value.map(|value| external_fact(id, &value, &by, now_ms));

@@ -3,7 +3,7 @@
 use super::{Gate, LogError, Observe, WhyUnread};
 use crate::outbox::{Adapters, ToolAnswer};
 use crate::request::{Answer, Refusal, Request};
-use countersign_core::call::{EffectId, ExternalHow, ExternalRead};
+use countersign_core::call::{EffectId, ExternalHow, ExternalRead, FoundCode};
 use countersign_core::canonical::Canonical;
 use countersign_core::decide::external_read;
 use countersign_core::effect::Effect;
@@ -119,14 +119,14 @@ impl Gate {
         self.may_read_in((session, &agent, &auth))?;
         // What a pact shows of such facts holds for every way to read them.
         if !self.is_shown_whole(&place) {
-            let why = format!("a pact reads facts by {}; observe those instead", place.tool_name());
-            return Err(WhyUnread::Said(why).into());
+            let why = FoundCode::ObservedInstead.about(place.tool_name());
+            return Err(WhyUnread::Said(Box::new(why)).into());
         }
         let adapter = adapters.get(&place.upstream);
         let adapter = adapter.ok_or_else(|| WhyUnread::NoAdapter(place.upstream.clone()))?;
         // Time is read first: from here on it may change without anyone here knowing.
         let at_ms = self.now_ms();
-        let answer = adapter.read(&place).map_err(WhyUnread::Said)?;
+        let answer = adapter.read(&place).map_err(|why| WhyUnread::Said(Box::new(why)))?;
         let (entry, is_kept) =
             self.keep((session, agent, auth), place, at_ms, (&answer.compared, &answer.projection))?;
         Ok(ReadIn { answer, entry, at_ms, is_kept })

@@ -30,14 +30,14 @@ pub trait Adapter: std::marker::Send + Sync {
     }
 
     /// Reads a fact outside for an observation: without a lock, and promising nothing about later.
-    fn observe(&self, read: &ExternalRead, schema: &FactSchema) -> Result<Reading, String> {
+    fn observe(&self, read: &ExternalRead, schema: &FactSchema) -> Result<Reading, Found> {
         let _ = schema;
-        Err(format!("the adapter `{}` reads no facts", read.adapter))
+        Err(FoundCode::ReadsNoFacts.about(&read.adapter))
     }
 
     /// Reads what a tool answers, or what a resource holds, for a reading.
-    fn read(&self, place: &Place) -> Result<ToolAnswer, String> {
-        Err(format!("`{}` has no tools that could be read", place.upstream))
+    fn read(&self, place: &Place) -> Result<ToolAnswer, Found> {
+        Err(FoundCode::ReadsNoTools.about(&place.upstream))
     }
 
     /// What of an answer of a tool is compared with what it reads later, and by which rules; `None` where no one approved that.
@@ -168,7 +168,6 @@ pub trait Judge {
 /// A fact as it was read outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactAsRead {
-    /// The fact.
     pub fact: FactId,
     /// Its value; `None` where there is none.
     pub value: Option<Attributes>,

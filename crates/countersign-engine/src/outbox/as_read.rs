@@ -7,14 +7,12 @@ use super::panics::{attempting, reading};
 use super::run::{Judging, Work};
 use super::turns::Turn;
 use super::{Adapter, Attempt, Inner, Job, LATE_AFTER, ToolAnswer};
-use crate::gate::WhyUnread;
 use crate::request::{Answer, DispatchAsRead, Refusal, Request, Settlement};
-use countersign_core::call::{EffectId, Evidence, FoundCode, Measured, Outcome, one_line};
+use countersign_core::call::{EffectId, Evidence, Found, FoundCode, Measured, Outcome};
 use countersign_core::decide::{ReadRest, beside, target};
 use countersign_core::difference::{Pair, TOLD_BYTES_MAX, paths, tell};
 use countersign_core::effect::{Effect, Flight, Phase};
 use countersign_core::ids::{Digest, FactId};
-use countersign_core::limits::SUMMARY_BYTES_MAX;
 use countersign_core::pact::Mode;
 use countersign_core::record::{Event, Judged};
 use countersign_core::session::{Held, Reading, Reread};
@@ -35,14 +33,14 @@ const VOLATILE_MAX: usize = 8;
 struct Again {
     held: Held,
     began: Instant,
-    answer: Result<ToolAnswer, String>,
+    answer: Result<ToolAnswer, Found>,
     took_ms: u64,
     volatile: Vec<SmolStr>,
 }
 
 impl Again {
     /// One that was not made.
-    fn not_made(held: Held, why: String) -> Self {
+    fn not_made(held: Held, why: Found) -> Self {
         Self { held, began: Instant::now(), answer: Err(why), took_ms: 0, volatile: Vec::new() }
     }
 
@@ -79,12 +77,11 @@ fn told(changed: &[&Again]) -> Vec<bool> {
 }
 
 /// Why no more is read, where that is so: something could not be, or it took too long.
-fn given_up(again: &[Again], until: Instant) -> Option<String> {
+fn given_up(again: &[Again], until: Instant) -> Option<Found> {
     let unread = again.iter().find(|again| again.answer.is_err());
     match unread {
-        Some(Again { held, .. }) => Some(format!("{} before it could not be read", held.reading.place.tool_name())),
-        None => (Instant::now() >= until)
-            .then(|| format!("reading again took longer than {} s in all", REREAD_WITHIN.as_secs())),
+        Some(Again { held, .. }) => Some(FoundCode::ReadBefore.about(held.reading.place.tool_name())),
+        None => (Instant::now() >= until).then(|| FoundCode::ReadTooLong.number(REREAD_WITHIN.as_secs())),
     }
 }
 
@@ -160,7 +157,7 @@ impl Inner {
                     some.iter().map(|held| (held, scope.spawn(move || self.read_again(held.clone(), after)))).collect();
                 again.extend(reads.into_iter().map(|(held, read)| {
                     // A thread that panicked has read nothing; the panic hook has said so.
-                    read.join().unwrap_or_else(|_| Again::not_made(held.clone(), "reading it failed".to_owned()))
+                    read.join().unwrap_or_else(|_| Again::not_made(held.clone(), FoundCode::Panicked.alone()))
                 }));
             });
         }
@@ -172,7 +169,7 @@ impl Inner {
         let place = &held.reading.place;
         let answer = match self.adapters.get(&place.upstream) {
             Some(adapter) => reading(|| adapter.read(place)),
-            None => Err(WhyUnread::NoAdapter(place.upstream.clone()).to_string()),
+            None => Err(FoundCode::NoAdapter.about(&place.upstream)),
         };
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let again = Again { held, began, answer, took_ms, volatile: Vec::new() };
@@ -218,7 +215,7 @@ impl Inner {
                 told: is_told(&again.held.fact),
                 volatile: again.volatile.clone(),
                 held: None,
-                why: answer.err().map(|why| one_line(why, SUMMARY_BYTES_MAX).into()).unwrap_or_default(),
+                why: answer.err().map(|why| Box::new(why.clone().bounded())),
             }
         });
         let fresh = changed.iter().filter_map(|again| again.reading(now_ms)).collect();

@@ -2,7 +2,7 @@
 //! adapter was doing counts as unknown, because it may have sent something before (I6).
 
 use super::{Attempt, Probed, ToolAnswer};
-use countersign_core::call::{Evidence, FoundCode};
+use countersign_core::call::{Evidence, Found, FoundCode};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,8 +39,8 @@ pub(super) fn probing(probe: impl FnOnce() -> Probed) -> Probed {
 }
 
 /// What a reading gave.
-pub(super) fn reading(read: impl FnOnce() -> Result<ToolAnswer, String>) -> Result<ToolAnswer, String> {
-    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(evidence().words()))
+pub(super) fn reading(read: impl FnOnce() -> Result<ToolAnswer, Found>) -> Result<ToolAnswer, Found> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(FoundCode::Panicked.alone()))
 }
 
 #[cfg(test)]
@@ -57,9 +57,6 @@ mod tests {
         assert_eq!(found, Attempt::Unknown(evidence()));
         assert_eq!(count.load(Ordering::Acquire), 0);
         assert_eq!(probing(|| panic!("for the test")), Probed::Unknown(evidence()));
-        assert_eq!(
-            reading(|| panic!("for the test")),
-            Err("the adapter failed with an internal error (a panic)".to_owned())
-        );
+        assert_eq!(reading(|| panic!("for the test")), Err(FoundCode::Panicked.alone()));
     }
 }

@@ -173,7 +173,10 @@ impl Inner {
         let ask = Ask { effect: effect.id, agent: effect.action.agent.clone(), touches, thread_at: None };
         let turn = match self.turns.take(ask, || self.is_ending())? {
             Ok(turn) => turn,
-            Err(holder) => return Some(Attempt::NotSent(Evidence::of(FoundCode::NotSent.said(self.held_by(&holder))))),
+            Err(holder) => {
+                let held = Found::not_sent(FoundCode::TurnTaken.about(holder.effect));
+                return Some(Attempt::NotSent(Evidence::of(held)));
+            }
         };
         let found = self.timed(effect, adapter, job);
         if matches!(&found, Attempt::Unknown(evidence) if adapter.may_still_act(evidence)) {
@@ -319,7 +322,7 @@ fn settlement(work: &Work, outcome: Outcome, mut evidence: Evidence, judged: Opt
 /// Why nothing may leave now, whatever the action is.
 fn barred(gate: &Gate, deadline_ms: u64) -> Option<Found> {
     let late = || (gate.now_ms() > deadline_ms).then(|| FoundCode::Late.alone());
-    gate.lost_log().map(|cause| FoundCode::LogLost.said(cause.to_string())).or_else(late)
+    gate.lost_log().map(|_| FoundCode::LogLost.alone()).or_else(late)
 }
 
 /// Decides for a worker, and remembers what on.
@@ -362,7 +365,7 @@ impl Judge for Judging<'_> {
         let (action, approval) = (Arc::clone(&self.effect.action), self.effect.approval.clone());
         let deadline_ms = self.deadline_ms;
         Leave::new(move || {
-            let Some(gate) = gate.upgrade() else { return Some(FoundCode::NotSent.said("the gate has ended")) };
+            let Some(gate) = gate.upgrade() else { return Some(Found::not_sent(FoundCode::GateEnded.alone())) };
             let stopped = stop_on(&action, approval.as_deref(), &gate.view(), gate.now_ms());
             stopped.map(|reason| FoundCode::Stopped.about(reason.code())).or_else(|| barred(&gate, deadline_ms))
         })

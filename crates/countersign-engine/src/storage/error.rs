@@ -27,7 +27,7 @@ impl fmt::Display for Place {
 #[derive(Debug, Error)]
 pub enum StorageError {
     /// The disk said no.
-    #[error("cannot {action} {name}: {source} (hint: check free space, permissions and the disk's health)")]
+    #[error("cannot {action} {name}: {source}")]
     Io {
         /// What was tried.
         action: &'static str,
@@ -37,9 +37,7 @@ pub enum StorageError {
         source: io::Error,
     },
     /// A run of idempotency keys is not the one that it should be.
-    #[error(
-        "the idempotency keys in {name} cannot be used: {reason} (hint: the gate makes the file again from the log)"
-    )]
+    #[error("the idempotency keys in {name} cannot be used: {reason}")]
     KeyRun {
         /// The file.
         name: String,
@@ -47,7 +45,7 @@ pub enum StorageError {
         reason: String,
     },
     /// Another process has the folder.
-    #[error("{holder} (hint: only one gate can open a folder; stop that process first)")]
+    #[error("{holder}")]
     Locked {
         /// Who, as far as it is known.
         holder: String,
@@ -61,9 +59,7 @@ pub enum StorageError {
         source: HeaderError,
     },
     /// A segment is not what its name or its log says.
-    #[error(
-        "segment {segment} says {found}, expected {expected} (hint: files of two logs were mixed, or one was renamed)"
-    )]
+    #[error("segment {segment} says {found}, expected {expected}")]
     Foreign {
         /// The file.
         segment: String,
@@ -73,9 +69,7 @@ pub enum StorageError {
         expected: String,
     },
     /// A segment is gone.
-    #[error(
-        "the segment before {before} is missing: entries {from} to {to} are not there (hint: restore it from a copy)"
-    )]
+    #[error("the segment before {before} is missing: entries {from} to {to} are not there")]
     MissingSegment {
         /// The segment that names it.
         before: String,
@@ -85,9 +79,7 @@ pub enum StorageError {
         to: u64,
     },
     /// Bytes were changed, or lost where a crash cannot have lost them.
-    #[error(
-        "the log is damaged in {place}: {reason}; {lost} (hint: nothing was changed; restore the file from a copy)"
-    )]
+    #[error("the log is damaged in {place}: {reason}; {lost}")]
     Corrupt {
         /// Where.
         place: Place,
@@ -98,8 +90,7 @@ pub enum StorageError {
     },
     /// The log ends before its anchor.
     #[error(
-        "the log ends at {log_size} entries in {place}, its anchor says {anchor_size}: entries {log_size} to {} are missing{why} \
-         (hint: nothing was changed; restore the segments from a copy)",
+        "the log ends at {log_size} entries in {place}, its anchor says {anchor_size}: entries {log_size} to {} are missing{why}",
         anchor_size.saturating_sub(1)
     )]
     ShorterThanAnchor {
@@ -113,27 +104,22 @@ pub enum StorageError {
         why: String,
     },
     /// Log and anchor were both signed but do not agree.
-    #[error(
-        "at {size} entries the log's root is {log_root}, the anchor's is {anchor_root} (hint: this log was swapped)"
-    )]
+    #[error("at {size} entries the log's root is {log_root}, the anchor's is {anchor_root}")]
     AnchorDisagrees {
         /// Size at which they were compared.
         size: u64,
-        /// Root of the log.
         log_root: String,
         /// Root in the anchor.
         anchor_root: String,
     },
     /// The anchor cannot be read.
-    #[error("the anchor file is not a checkpoint of this log: {reason} (hint: check the log key; restore the file)")]
+    #[error("the anchor file is not a checkpoint of this log: {reason}")]
     BadAnchor {
         /// Why.
         reason: String,
     },
     /// The log never had the key that is trusted.
-    #[error(
-        "the log is signed by {current} and never had the key {trusted} (hint: it is another log, or the key is another's)"
-    )]
+    #[error("the log is signed by {current} and never had the key {trusted}")]
     AnotherLog {
         /// The key that the log has.
         current: String,
@@ -141,10 +127,7 @@ pub enum StorageError {
         trusted: String,
     },
     /// The gate's own key is not the one that the log has now.
-    #[error(
-        "the log's key is {current}, but this gate holds {held} (hint: the key was rotated; put back the newest `keys/log`, and \
-         never a backup from before)"
-    )]
+    #[error("the log's key is {current}, but this gate holds {held}")]
     KeyNotCurrent {
         /// The key that the log has.
         current: String,
@@ -152,7 +135,7 @@ pub enum StorageError {
         held: String,
     },
     /// The starting position is not one that the log has.
-    #[error("the log cannot be read from entry {start}: {reason} (hint: open without the snapshot to read it all)")]
+    #[error("the log cannot be read from entry {start}: {reason}")]
     BadStart {
         /// Position asked for.
         start: u64,
@@ -160,15 +143,13 @@ pub enum StorageError {
         reason: String,
     },
     /// Somebody else has the log by now, or has appended to it. Nothing of the batch was written.
-    #[error("another gate has taken over the log: {cause} (hint: only one gate leads a log; stop this one)")]
+    #[error("another gate has taken over the log: {cause}")]
     Moved {
         /// What was found.
         cause: String,
     },
     /// An earlier write or sync failed.
-    #[error(
-        "the log refuses writes since {cause} (hint: the last write may or may not be on disk; restart the gate to recover)"
-    )]
+    #[error("the log refuses writes since {cause}")]
     Poisoned {
         /// What failed.
         cause: String,
@@ -180,13 +161,13 @@ pub enum StorageError {
         cause: String,
     },
     /// A batch that does not follow the last.
-    #[error("the batch is not one that can be appended: {reason} (hint: this is a defect in the caller)")]
+    #[error("the batch is not one that can be appended: {reason}")]
     NotNext {
         /// Why.
         reason: String,
     },
     /// An entry that is not there, or not yet durable.
-    #[error("there is no entry {index}; the log has {size} (hint: only synced entries can be read)")]
+    #[error("there is no entry {index}; the log has {size}")]
     NoEntry {
         /// Asked for.
         index: u64,
@@ -202,13 +183,42 @@ pub enum StorageError {
         source: super::FoldError,
     },
     /// A snapshot cannot be used or written.
-    #[error("snapshot {name}: {reason} (hint: it may be removed; the log alone is enough)")]
+    #[error("snapshot {name}: {reason}")]
     Snapshot {
         /// The file.
         name: String,
         /// Why.
         reason: String,
     },
+}
+
+impl StorageError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Io { .. } => "check free space, permissions and the disk's health",
+            Self::KeyRun { .. } => "the gate makes the file again from the log",
+            Self::Locked { .. } => "only one gate can open a folder; stop that process first",
+            Self::Foreign { .. } => "files of two logs were mixed, or one was renamed",
+            Self::MissingSegment { .. } => "restore it from a copy",
+            Self::Corrupt { .. } => "nothing was changed; restore the file from a copy",
+            Self::ShorterThanAnchor { .. } => "nothing was changed; restore the segments from a copy",
+            Self::AnchorDisagrees { .. } => "this log was swapped",
+            Self::BadAnchor { .. } => "check the log key; restore the file",
+            Self::AnotherLog { .. } => "it is another log, or the key is another's",
+            Self::KeyNotCurrent { .. } => {
+                "the key was rotated; put back the newest `keys/log`, and never a backup from before"
+            }
+            Self::BadStart { .. } => "open without the snapshot to read it all",
+            Self::Moved { .. } => "only one gate leads a log; stop this one",
+            Self::Poisoned { .. } => "the last write may or may not be on disk; restart the gate to recover",
+            Self::NotNext { .. } => "this is a defect in the caller",
+            Self::NoEntry { .. } => "only synced entries can be read",
+            Self::Snapshot { .. } => "it may be removed; the log alone is enough",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
 }
 
 /// Adds what was tried to an error of the disk.

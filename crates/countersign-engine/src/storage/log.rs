@@ -50,7 +50,6 @@ impl OwnedBatch {
         }
     }
 
-    /// The header.
     #[must_use]
     pub fn header(&self) -> BatchHeader {
         self.header

@@ -143,7 +143,6 @@ impl<D: Disk> Walk for D {
 pub struct Entry {
     /// Index in the log.
     pub index: u64,
-    /// The leaf.
     pub leaf: Vec<u8>,
     /// Salt and payload; `None` once erased.
     pub content: Option<([u8; SALT_LEN], Vec<u8>)>,

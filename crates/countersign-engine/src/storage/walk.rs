@@ -68,7 +68,6 @@ pub struct PlacedBatch<'a> {
     pub segment: &'a str,
     /// Byte offset of the batch in the file.
     pub offset: u64,
-    /// The batch.
     pub batch: Batch<'a>,
     /// The checkpoint in its trailer, verified.
     pub checkpoint: &'a Checkpoint,
@@ -92,7 +91,6 @@ pub struct Grown {
 pub struct WalkedEntry<'a> {
     /// Index in the log.
     pub index: u64,
-    /// The leaf.
     pub leaf: &'a [u8],
     /// The payload that the leaf commits to; `None` once erased.
     pub payload: Option<&'a [u8]>,

@@ -150,9 +150,12 @@ fn an_idempotent_call_is_repeated_under_one_key_and_no_more_often_than_the_pact_
 fn what_could_not_be_sent_is_tried_again_until_its_deadline() {
     let mut world = World::new();
     let (_, effect) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
-    world.outside.answer(Attempt::NotSent(Evidence::of(FoundCode::NotSent.said("connection refused"))));
+    world.outside.answer(Attempt::NotSent(Evidence::of(
+        FoundCode::NotConnected.about("192.0.2.1:443").and_said("connection refused"),
+    )));
     let last = |world: &World| world.gate().tried().last(EffectId(effect)).map(|last| (last.number, last.found));
-    let refused = Some((1, Evidence::of(FoundCode::NotSent.said("connection refused"))));
+    let refused =
+        Some((1, Evidence::of(FoundCode::NotConnected.about("192.0.2.1:443").and_said("connection refused"))));
     world.wait(|world| last(world) == refused, "nobody can see why it takes so long");
     world.outside.answer(done());
     world.until(effect, "settled");
@@ -160,7 +163,9 @@ fn what_could_not_be_sent_is_tried_again_until_its_deadline() {
     let (_, late) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
     world.wait(|world| world.asked() == 3, "it was never tried");
     world.pass(6 * 60_000);
-    world.outside.answer(Attempt::NotSent(Evidence::of(FoundCode::NotSent.said("connection refused"))));
+    world.outside.answer(Attempt::NotSent(Evidence::of(
+        FoundCode::NotConnected.about("192.0.2.1:443").and_said("connection refused"),
+    )));
     world.until(late, "failed");
     assert_eq!((world.asked(), world.balance("a")), (3, 400));
     world.audited();

@@ -27,39 +27,48 @@ pub struct LogKey {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The name cannot be the name of a key.
-    #[error(
-        "{origin:?} cannot be a log's origin; \
-         hint: use a name such as `example.com/gate`, without spaces, control characters or `+`, at most {MAX_ORIGIN_BYTES} bytes"
-    )]
+    #[error("{origin:?} cannot be a log's origin")]
     Origin {
         /// The name.
         origin: String,
     },
     /// The key is one for which anyone could make signatures.
-    #[error("the key of {origin:?} has small order and proves nothing; hint: generate a key with `countersign init`")]
+    #[error("the key of {origin:?} has small order and proves nothing")]
     Weak {
         /// The name.
         origin: String,
     },
     /// The text does not have the form of a key.
-    #[error(
-        "not a verifier key: {what}; hint: expected `name+id+base64` with the id as eight lower-case hexadecimal digits"
-    )]
+    #[error("not a verifier key: {what}")]
     Malformed {
         /// What is wrong.
         what: &'static str,
     },
     /// The id in the text is not that of the key in it.
-    #[error(
-        "the id in the verifier key is {found}, but the key itself has {expected}; \
-         hint: the key was mistyped or altered, get it again"
-    )]
+    #[error("the id in the verifier key is {found}, but the key itself has {expected}")]
     WrongId {
         /// The id that follows from name and key.
         expected: String,
         /// The id in the text.
         found: String,
     },
+}
+
+impl KeyError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Origin { .. } => {
+                return Some(format!(
+                    "use a name such as `example.com/gate`, without spaces, control characters or `+`, at most {MAX_ORIGIN_BYTES} bytes"
+                ));
+            }
+            Self::Weak { .. } => "generate a key with `countersign init`",
+            Self::Malformed { .. } => "expected `name+id+base64` with the id as eight lower-case hexadecimal digits",
+            Self::WrongId { .. } => "the key was mistyped or altered, get it again",
+        };
+        Some(hint.to_owned())
+    }
 }
 
 impl LogKey {

@@ -11,7 +11,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EncodeError {
     /// One part is longer than the format allows.
-    #[error("{part} of {len} bytes is longer than {max} (hint: refuse such input before it is sequenced)")]
+    #[error("{part} of {len} bytes is longer than {max}")]
     TooLong {
         /// Which part.
         part: &'static str,
@@ -21,8 +21,19 @@ pub enum EncodeError {
         max: usize,
     },
     /// A batch without entries has nothing to sign.
-    #[error("a batch needs at least one entry (hint: do not finish a batch before pushing to it)")]
+    #[error("a batch needs at least one entry")]
     Empty,
+}
+
+impl EncodeError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::TooLong { .. } => "refuse such input before it is sequenced",
+            Self::Empty => "do not finish a batch before pushing to it",
+        };
+        Some(hint.to_owned())
+    }
 }
 
 /// Builds a batch frame by frame. Memory that comes back by [`BatchEncoder::reuse`] is used again.

@@ -30,32 +30,40 @@ pub struct SegmentHeader {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
     /// Fewer bytes than a header has.
-    #[error(
-        "the file ends inside its {SEGMENT_HEADER_LEN}-byte header (hint: it was truncated; restore it from a copy)"
-    )]
+    #[error("the file ends inside its {SEGMENT_HEADER_LEN}-byte header")]
     Short,
     /// The magic bytes are wrong.
-    #[error(
-        "the file does not start as a segment does (hint: it is not a segment, or its first bytes were overwritten)"
-    )]
+    #[error("the file does not start as a segment does")]
     Magic,
     /// The checksum does not match.
-    #[error(
-        "the header's checksum does not match (hint: bytes of the header were changed; restore the file from a copy)"
-    )]
+    #[error("the header's checksum does not match")]
     Checksum,
     /// A format that this build does not know.
-    #[error(
-        "the log has format version {found}, and this build reads version {FORMAT_VERSION} only (hint: go on with the build that \
-         wrote it; a log of another version cannot be converted, so begin a new folder with `countersign init`)"
-    )]
+    #[error("the log has format version {found}, and this build reads version {FORMAT_VERSION} only")]
     Version {
         /// The version in the file.
         found: u32,
     },
     /// The origin is longer than fits, or is not UTF-8.
-    #[error("the origin in the header is not readable (hint: an origin is UTF-8 of at most {ORIGIN_BYTES_MAX} bytes)")]
+    #[error("the origin in the header is not readable")]
     Origin,
+}
+
+impl HeaderError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Short => "it was truncated; restore it from a copy",
+            Self::Magic => "it is not a segment, or its first bytes were overwritten",
+            Self::Checksum => "bytes of the header were changed; restore the file from a copy",
+            Self::Version { .. } => {
+                "go on with the build that wrote it; a log of another version cannot be converted, so begin a new folder \
+                 with `countersign init`"
+            }
+            Self::Origin => return Some(format!("an origin is UTF-8 of at most {ORIGIN_BYTES_MAX} bytes")),
+        };
+        Some(hint.to_owned())
+    }
 }
 
 impl SegmentHeader {

@@ -12,7 +12,7 @@ pub const MAX_PROOF_LEN: usize = 65;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {
     /// The leaf cannot be in a tree of that size.
-    #[error("leaf {index} is not in a tree of {size} leaves; hint: the checkpoint is older than the entry")]
+    #[error("leaf {index} is not in a tree of {size} leaves")]
     OutOfRange {
         /// The leaf the proof is about.
         index: u64,
@@ -20,9 +20,7 @@ pub enum ProofError {
         size: u64,
     },
     /// The older tree is the larger one.
-    #[error(
-        "a tree of {old} leaves cannot be a prefix of one of {new}; hint: the log has been cut, or the two were swapped"
-    )]
+    #[error("a tree of {old} leaves cannot be a prefix of one of {new}")]
     NotAPrefix {
         /// The size said to be older.
         old: u64,
@@ -30,19 +28,13 @@ pub enum ProofError {
         new: u64,
     },
     /// The proof has too many or too few hashes for those sizes.
-    #[error(
-        "the proof has {found} hashes, which is not what these sizes need; \
-         hint: it was made for another tree size or cut short"
-    )]
+    #[error("the proof has {found} hashes, which is not what these sizes need")]
     WrongLength {
         /// How many hashes the proof has.
         found: usize,
     },
     /// The proof leads to another root.
-    #[error(
-        "the proof leads to root {found}, but the {which} root is {expected}; \
-         hint: the entry, the proof or the log was altered"
-    )]
+    #[error("the proof leads to root {found}, but the {which} root is {expected}")]
     WrongRoot {
         /// Which root: of the tree, or of the old or new one.
         which: &'static str,
@@ -51,6 +43,19 @@ pub enum ProofError {
         /// The root that the proof leads to.
         found: Hash,
     },
+}
+
+impl ProofError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::OutOfRange { .. } => "the checkpoint is older than the entry",
+            Self::NotAPrefix { .. } => "the log has been cut, or the two were swapped",
+            Self::WrongLength { .. } => "it was made for another tree size or cut short",
+            Self::WrongRoot { .. } => "the entry, the proof or the log was altered",
+        };
+        Some(hint.to_owned())
+    }
 }
 
 /// Checks that the leaf with this hash is number `index` in the tree of `size` leaves with this root.

@@ -67,10 +67,7 @@ pub enum Asked {
     /// That the wall clock is right.
     ConfirmClock,
     /// That the log goes on with another key.
-    Rotate {
-        /// The key.
-        log_key: String,
-    },
+    Rotate { log_key: String },
     /// To be shown facts.
     Observe { facts: Vec<String> },
 }

@@ -188,6 +188,12 @@ pub fn payload(leaf: &Json, bytes: &[u8]) -> Result<Json, String> {
         }
     }
     match leaf["kind"].as_str() {
+        // What was read is a body as well, and is shown where the fact has it.
+        Some("reading") => {
+            if let (Some(content), Some(reading)) = (payload.remove("body"), items(&mut payload, "writes").next()) {
+                reading["value"]["content"] = content;
+            }
+        }
         Some("claim") => drop(payload.insert("facts".to_owned(), json!(facts))),
         Some("action" | "shadow" | "approval" | "dispatch" | "group") => {
             let decision = payload.entry("decision").or_insert_with(|| json!({}));

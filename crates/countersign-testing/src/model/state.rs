@@ -164,7 +164,6 @@ pub enum Feed {
     New,
     /// An entry that waits for a settlement.
     Held,
-    /// Applied.
     Applied,
 }
 

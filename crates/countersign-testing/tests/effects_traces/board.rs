@@ -138,7 +138,7 @@ impl Adapter for Board {
         let action = action_of(job);
         match self.sit(action, Seat::Attempt) {
             Some(Order::Send) if job.judge.stopped().is_some() => {
-                Attempt::NotSent(Evidence::of(FoundCode::NotSent.said("halted")))
+                Attempt::NotSent(Evidence::of(FoundCode::Stopped.about("halted")))
             }
             Some(Order::Send) => {
                 self.lock().keys.entry(action).or_default().push(job.key.to_owned());

@@ -79,7 +79,7 @@ impl History {
                 took_ms: 1,
                 told,
                 volatile: Vec::new(),
-                why: if is_read { "".into() } else { "no answer".into() },
+                why: (!is_read).then(|| Box::new(FoundCode::NoAnswerWithin.number(10_000))),
                 held: None,
             });
             fresh.push(reading);

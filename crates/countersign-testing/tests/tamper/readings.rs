@@ -82,7 +82,7 @@ fn reread(stock: u64, told: bool) -> Reread {
         told,
         volatile: Vec::new(),
         held: None,
-        why: "".into(),
+        why: None,
     }
 }
 

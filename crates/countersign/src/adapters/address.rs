@@ -5,7 +5,6 @@
 //! unless `allow_private` lists it: loopback and private networks, where services trust anyone who reaches them, and link-local
 //! addresses, where clouds hand out credentials.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -18,8 +17,15 @@ pub struct Cidr {
 
 /// Text that is no range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a range of addresses\nhint: write one address with the length of its prefix, such as 10.0.0.0/8")]
+#[error("`{0}` is not a range of addresses")]
 pub struct NotACidr(String);
+
+impl NotACidr {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some("write one address with the length of its prefix, such as 10.0.0.0/8".to_owned())
+    }
+}
 
 impl Cidr {
     /// Whether an address is in it. IPv4 and IPv6 have nothing in common here: addresses come in already unwrapped.
@@ -51,74 +57,55 @@ impl FromStr for Cidr {
     }
 }
 
-/// An address that is not called, and what it is.
+/// An address that is not public, and not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Forbidden {
-    pub address: IpAddr,
-    /// What it is.
-    pub what: &'static str,
-}
-
-impl fmt::Display for Forbidden {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}, which `allow_private` does not list", self.address, self.what)
-    }
-}
+pub struct NotAllowed(pub IpAddr);
 
 /// Whether an address may be called; `Ok(true)` where it is one that was listed, `Ok(false)` where it is public.
-pub fn check(address: IpAddr, listed: &[Cidr]) -> Result<bool, Forbidden> {
+pub fn check(address: IpAddr, listed: &[Cidr]) -> Result<bool, NotAllowed> {
     let address = address.to_canonical();
     if listed.iter().any(|range| range.contains(address)) {
         return Ok(true);
     }
-    let what = match address {
-        IpAddr::V4(v4) => not_public(v4),
-        IpAddr::V6(v6) => not_public_v6(v6),
+    let is_public = match address {
+        IpAddr::V4(v4) => is_public(v4),
+        IpAddr::V6(v6) => is_public_v6(v6),
     };
-    match what {
-        None => Ok(false),
-        Some(what) => Err(Forbidden { address, what }),
-    }
+    if is_public { Ok(false) } else { Err(NotAllowed(address)) }
 }
 
-fn not_public(address: Ipv4Addr) -> Option<&'static str> {
+fn is_public(address: Ipv4Addr) -> bool {
     let [a, b, c, d] = address.octets();
     match (a, b, c, d) {
-        (0, ..) => Some("an address of this host"),
-        (127, ..) => Some("a loopback address"),
-        (10, ..) | (172, 16..=31, ..) | (192, 168, ..) => Some("a private address"),
-        (169, 254, ..) => Some("a link-local address, where clouds keep credentials"),
-        // Azure's own service answers here; the address looks public.
-        (168, 63, 129, 16) => Some("an address of the cloud's own services"),
-        (100, 64..=127, ..) => Some("an address behind a carrier's translation"),
-        (192, 0, 0 | 2, _) | (198, 51, 100, _) | (203, 0, 113, _) => Some("an address for documents and protocols"),
-        (192, 88, 99, _) => Some("an address of a relay"),
-        (198, 18..=19, ..) => Some("an address for measurements"),
-        (224..=239, ..) => Some("a multicast address"),
-        (240.., ..) => Some("a reserved address"),
-        _ => None,
+        // This host, and loopback.
+        (0 | 127, ..) => false,
+        // Private.
+        (10, ..) | (172, 16..=31, ..) | (192, 168, ..) => false,
+        // Link-local, where clouds keep credentials; Azure's own service answers at one that looks public.
+        (169, 254, ..) | (168, 63, 129, 16) => false,
+        // Behind a carrier's translation.
+        (100, 64..=127, ..) => false,
+        // For documents and protocols, relays and measurements.
+        (192, 0, 0 | 2, _) | (198, 51, 100, _) | (203, 0, 113, _) | (192, 88, 99, _) | (198, 18..=19, ..) => false,
+        // Multicast, and reserved.
+        (224.., ..) => false,
+        _ => true,
     }
 }
 
-fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
+fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, c, d, e, f, g, h] = address.segments();
-    let embedded = Ipv4Addr::from((u32::from(g) << 16) | u32::from(h));
     match (a, b) {
-        (0, 0) if address.is_loopback() => Some("a loopback address"),
-        // Addresses of IPv4 in old spellings, and the unspecified one; mapped ones were unwrapped before.
-        (0, 0) => Some("an address of this host or of an old form"),
+        // Loopback, the unspecified one, and addresses of IPv4 in old spellings; mapped ones were unwrapped before.
+        (0, 0) => false,
         // Translated to the IPv4 address at its end: that is where it arrives.
-        (0x64, 0xff9b) if [c, d, e, f] == [0; 4] => not_public(embedded),
-        (0x64, 0xff9b) => Some("a private address"),
-        (0x100, 0) => Some("an address that goes nowhere"),
-        (0x2001, 0) => Some("an address of a tunnel"),
-        (0x2001, 0xdb8) => Some("an address for documents and protocols"),
-        (0x2002, _) => Some("an address of a tunnel"),
-        (0xfc00..=0xfdff, _) => Some("a private address"),
-        (0xfe80..=0xfebf, _) => Some("a link-local address, where clouds keep credentials"),
-        (0xfec0..=0xfeff, _) => Some("a private address"),
-        (0xff00.., _) => Some("a multicast address"),
-        _ => None,
+        (0x64, 0xff9b) if [c, d, e, f] == [0; 4] => is_public(Ipv4Addr::from((u32::from(g) << 16) | u32::from(h))),
+        (0x64, 0xff9b) => false,
+        // Nowhere, tunnels, and documents.
+        (0x100 | 0x2001, 0) | (0x2001, 0xdb8) | (0x2002, _) => false,
+        // Private; link-local, where clouds keep credentials; multicast.
+        (0xfc00..=0xfdff | 0xfe80..=0xfeff | 0xff00.., _) => false,
+        _ => true,
     }
 }
 

@@ -8,7 +8,8 @@ mod child;
 use super::kept;
 use super::secret::{Environment, Known, Secret};
 use crate::config::adapters::CommandSettings;
-use anyhow::{Result, bail};
+use crate::hinted::bail_hinted;
+use anyhow::Result;
 use child::{Ended, Output, Spec};
 use countersign_core::call::{Evidence, Found, FoundCode, Send};
 use countersign_engine::outbox::{Adapter, Attempt, Job, Probed};
@@ -48,13 +49,13 @@ impl CommandAdapter {
         match std::fs::metadata(&settings.program) {
             Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => {}
             Ok(_) => {
-                bail!("`adapters.{name}.program`: {shown} is not a program\nhint: name an executable file")
+                bail_hinted!("`adapters.{name}.program`: {shown} is not a program"; "name an executable file")
             }
-            Err(error) => bail!("`adapters.{name}.program`: {shown}: {error}\nhint: name an existing program"),
+            Err(error) => bail_hinted!("`adapters.{name}.program`: {shown}: {error}"; "name an existing program"),
         }
         if !settings.cwd.is_dir() {
             let cwd = settings.cwd.display();
-            bail!("`adapters.{name}.cwd`: {cwd} is not a folder\nhint: name an existing folder, or leave it out");
+            bail_hinted!("`adapters.{name}.cwd`: {cwd} is not a folder"; "name an existing folder, or leave it out");
         }
         let mut known = Known::default();
         let mut env = Vec::new();
@@ -90,9 +91,8 @@ impl CommandAdapter {
             output_bytes_max: self.output_bytes_max.saturating_add(self.known.reach()),
             complaint_bytes_max: COMPLAINT_BYTES_MAX.saturating_add(self.known.reach()),
         };
-        let (ended, output) = child::run(&spec, until).map_err(|error| {
-            self.found(FoundCode::NotStarted.about(self.program.display()).and_said(error.to_string()))
-        })?;
+        let (ended, output) = child::run(&spec, until)
+            .map_err(|error| self.found(FoundCode::NotStarted.about(self.program.display()).and_said(error)))?;
         let evidence = self.evidence(ended, &output);
         Ok((ended, evidence))
     }
@@ -110,8 +110,8 @@ impl CommandAdapter {
             found =
                 found.and_said(line.trim().chars().filter(|letter| !letter.is_control()).take(200).collect::<String>());
         }
-        let result = kept::text(&output.stdout, self.output_bytes_max, output.is_whole, &self.known);
-        Evidence { status, result, ..self.found(found) }
+        let (result, is_cut) = kept::text(&output.stdout, self.output_bytes_max, output.is_whole, &self.known);
+        Evidence { status, result, is_cut, ..self.found(found) }
     }
 
     /// Evidence that is a finding, without secrets.
@@ -131,7 +131,9 @@ impl Adapter for CommandAdapter {
     fn attempt(&self, job: &Job<'_>) -> Attempt {
         if !job.call.outside.is_empty() {
             return Attempt::Refused(
-                self.found(FoundCode::WrongKind.about(&self.name).and_said("a command cannot read external facts")),
+                self.found(
+                    FoundCode::WrongKind.about(&self.name).and_because(FoundCode::ReadsNoFacts.about(&self.name)),
+                ),
             );
         }
         let args = match self.args(job.call.send.as_ref()) {

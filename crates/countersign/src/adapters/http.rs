@@ -10,10 +10,12 @@ mod outcome;
 mod reading;
 mod tls;
 
+use self::base::NotBelow;
 use super::breaker::Breaker;
 use super::kept;
 use super::secret::{Environment, Known, Secret};
 use crate::config::adapters::HttpSettings;
+use crate::hinted::hinted;
 use anyhow::Result;
 use connection::Connector;
 use countersign_core::call::{Evidence, ExternalRead, Found, FoundCode, Send};
@@ -59,7 +61,8 @@ impl HttpAdapter {
             let at = format!("adapters.{name}.headers.{header}");
             let secret = source.read(&at, environment)?;
             known.add(source, &secret);
-            let unfit = || anyhow::anyhow!("`{at}` cannot be sent in a header\nhint: it must be plain ASCII text");
+            let unfit =
+                || anyhow::Error::from(hinted!("`{at}` cannot be sent in a header"; "it must be plain ASCII text"));
             let header = HeaderName::from_bytes(header.as_bytes()).map_err(|_| unfit())?;
             HeaderValue::from_str(secret.reveal()).map_err(|_| unfit())?;
             headers.push((header, secret));
@@ -103,13 +106,13 @@ impl HttpAdapter {
     ) -> Result<Answer, Failed> {
         may_send().map_err(Failed::NotSent)?;
         if let Err(wait) = breaker.pass(Instant::now()) {
-            let found = FoundCode::Resting.about(&self.name).and_said(format!("another {} s", wait.as_secs() + 1));
+            let found = FoundCode::Resting.about(&self.name).with_number(wait.as_secs() + 1);
             return Err(Failed::NotSent(self.found(found)));
         }
         let opened = self.connector.open(until);
         let line = opened.map_err(|why| {
             breaker.report(false, Instant::now());
-            Failed::NotSent(self.found(FoundCode::NotSent.said(why)))
+            Failed::NotSent(self.found(Found::not_sent(why)))
         })?;
         may_send().map_err(Failed::NotSent)?;
         let answered = exchange(line, request, self.response_bytes_max.saturating_add(self.known.reach()));
@@ -118,20 +121,21 @@ impl HttpAdapter {
         answered.map_err(|NoAnswer { is_sent, why, status }| {
             let status = status.map(i64::from);
             if is_sent {
-                Failed::Unknown(Evidence { status, ..self.found(FoundCode::NoAnswer.said(why)) })
+                Failed::Unknown(Evidence { status, ..self.found(FoundCode::NoAnswer.because(why)) })
             } else {
-                Failed::Never(self.found(FoundCode::Unsendable.said(why)))
+                Failed::Never(self.found(FoundCode::Unsendable.because(why)))
             }
         })
     }
 
     /// The request that a call sends.
     fn request(&self, method: &str, path: &str, body: Option<String>) -> Result<Request<Vec<u8>>, Failed> {
-        let never = |why: String| Failed::Never(self.found(FoundCode::Unsendable.said(why)));
-        let uri = self.connector.base.join(path).map_err(|error| never(error.to_string()))?;
-        let method = Method::from_bytes(method.as_bytes()).map_err(|_| never(format!("{method:?} is no method")))?;
+        let uri =
+            self.connector.base.join(path).map_err(|NotBelow(path)| self.never(FoundCode::BadPath.about(path)))?;
+        let method =
+            Method::from_bytes(method.as_bytes()).map_err(|_| self.never(FoundCode::BadMethod.about(method)))?;
         if body.is_some() && !matches!(method.as_str(), "POST" | "PUT" | "PATCH") {
-            return Err(never(format!("{method} has no body")));
+            return Err(self.never(FoundCode::BodyNotAllowed.about(method)));
         }
         let mut request = Request::new(Vec::new());
         *request.method_mut() = method;
@@ -139,7 +143,7 @@ impl HttpAdapter {
         let headers = request.headers_mut();
         for (name, secret) in &self.headers {
             let mut value =
-                HeaderValue::from_str(secret.reveal()).map_err(|_| never("a header is not ASCII".into()))?;
+                HeaderValue::from_str(secret.reveal()).map_err(|_| self.never(FoundCode::BadHeader.about(name)))?;
             value.set_sensitive(true);
             headers.insert(name.clone(), value);
         }
@@ -173,8 +177,7 @@ impl HttpAdapter {
         });
         let mut request = self.request(method, path, body)?;
         let mut header = |name: HeaderName, value: &str| -> Result<(), Failed> {
-            let value = HeaderValue::from_str(value)
-                .map_err(|_| Failed::Never(self.found(FoundCode::Unsendable.said(format!("{name} is not ASCII")))))?;
+            let value = HeaderValue::from_str(value).map_err(|_| self.never(FoundCode::BadHeader.about(&name)))?;
             request.headers_mut().insert(name, value);
             Ok(())
         };
@@ -192,13 +195,13 @@ impl HttpAdapter {
             Some(why) => Err(self.found(why)),
         };
         let (send, condition) = if job.call.outside.is_empty() {
-            let nothing = || Failed::Never(self.found(FoundCode::Unsendable.said("there is nothing to send")));
+            let nothing = || self.never(FoundCode::NothingToSend.alone());
             (job.call.send.clone().ok_or_else(nothing)?, None)
         } else {
             let read = self.read_external(job, until, &halted)?;
             match job.judge.judge(&read.facts) {
                 Ok(send) => {
-                    let unbound = |why: String| Failed::Never(self.found(FoundCode::NotSent.said(why)));
+                    let unbound = |why: Found| Failed::Never(self.found(Found::not_sent(why)));
                     let condition = read.condition_for(&send).map_err(unbound)?;
                     (send, Some(condition))
                 }
@@ -213,25 +216,25 @@ impl HttpAdapter {
     fn probe_once(&self, job: &Job<'_>) -> Result<Probed, Failed> {
         let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
         let Some(probe) = &job.call.probe else {
-            return Err(Failed::Never(self.found(FoundCode::Unsendable.said("the call has no probe"))));
+            return Err(self.never(FoundCode::NoProbe.alone()));
         };
         match &probe.send {
             Send::Http { method, path, body: None } if method == "GET" => {
                 let answer = self.send(&self.breaker, self.request("GET", path, None)?, until, || Ok(()))?;
                 Ok(outcome::of_probe(answer.status, self.evidence(&answer)))
             }
-            _ => {
-                Err(Failed::Never(self.found(FoundCode::Unsendable.said("a probe over HTTP is a GET without a body"))))
-            }
+            _ => Err(self.never(FoundCode::ProbeNotGet.alone())),
         }
     }
 
     fn evidence(&self, answer: &Answer) -> Evidence {
-        Evidence {
-            status: Some(i64::from(answer.status)),
-            result: kept::text(&answer.body, self.response_bytes_max, answer.is_whole, &self.known),
-            ..self.found(FoundCode::Answered.alone())
-        }
+        let (result, is_cut) = kept::text(&answer.body, self.response_bytes_max, answer.is_whole, &self.known);
+        Evidence { status: Some(i64::from(answer.status)), result, is_cut, ..self.found(FoundCode::Answered.alone()) }
+    }
+
+    /// The request can never be made, for this reason.
+    fn never(&self, why: Found) -> Failed {
+        Failed::Never(self.found(FoundCode::Unsendable.because(why)))
     }
 
     /// Evidence that is a finding, without secrets.
@@ -258,7 +261,7 @@ impl Adapter for HttpAdapter {
         })
     }
 
-    fn observe(&self, read: &ExternalRead, schema: &FactSchema) -> Result<Reading, String> {
+    fn observe(&self, read: &ExternalRead, schema: &FactSchema) -> Result<Reading, Found> {
         self.read_to_show(read, schema).map(Reading::of)
     }
 

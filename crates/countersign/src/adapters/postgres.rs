@@ -47,7 +47,7 @@ impl Postgres {
     }
 
     /// Reads a fact as it is now, without a lock. Tells what went wrong where it cannot.
-    fn look(&self, read: &ExternalRead) -> Result<Option<Attributes>, String> {
+    fn look(&self, read: &ExternalRead) -> Result<Option<Attributes>, Found> {
         let deadline = Instant::now() + Duration::from_millis(self.pool.settings().statement_timeout_ms);
         let mut round = 0;
         loop {
@@ -56,7 +56,7 @@ impl Postgres {
                 Err(failure) => {
                     round += 1;
                     if !self.again(&failure, round, deadline) {
-                        return Err(failure.found().words(None));
+                        return Err(failure.found().clone());
                     }
                 }
             }
@@ -135,10 +135,10 @@ impl Postgres {
         match self.find(job, Then::Leave, deadline) {
             Ok(Known::Happened(happened)) => Some(Attempt::Done(recalled(job, happened))),
             Ok(Known::Void) => Some(Attempt::Refused(found(job, FoundCode::Void.alone()))),
-            Ok(Known::Foreign(whose)) => Some(Attempt::Refused(found(job, FoundCode::ForeignReceipt.about(whose)))),
+            Ok(Known::Foreign(whose)) => Some(Attempt::Refused(found(job, whose))),
             Ok(Known::Nothing) => None,
             Err(failure) => {
-                Some(Attempt::Unknown(found(job, FoundCode::CommitUnknown.said(failure.found().words(None)))))
+                Some(Attempt::Unknown(found(job, FoundCode::CommitUnknown.because(failure.found().clone()))))
             }
         }
     }
@@ -149,8 +149,8 @@ impl Postgres {
         match self.find(job, Then::Void, deadline) {
             Ok(Known::Happened(happened)) => Ok(Settled::Happened(recalled(job, happened))),
             Ok(Known::Void | Known::Nothing) => Ok(Settled::Not(found(job, FoundCode::Void.alone()))),
-            Ok(Known::Foreign(whose)) => Ok(Settled::Not(found(job, FoundCode::ForeignReceipt.about(whose)))),
-            Err(failure) => Err(found(job, FoundCode::ReceiptsUnread.said(failure.found().words(None)))),
+            Ok(Known::Foreign(whose)) => Ok(Settled::Not(found(job, whose))),
+            Err(failure) => Err(found(job, FoundCode::ReceiptsUnread.because(failure.found().clone()))),
         }
     }
 }
@@ -228,7 +228,7 @@ impl Adapter for Postgres {
         true
     }
 
-    fn observe(&self, read: &ExternalRead, _: &FactSchema) -> Result<Reading, String> {
+    fn observe(&self, read: &ExternalRead, _: &FactSchema) -> Result<Reading, Found> {
         self.look(read).map(Reading::of)
     }
 

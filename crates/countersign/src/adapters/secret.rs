@@ -6,7 +6,8 @@
 mod disguised;
 
 use self::disguised::{Forms, find};
-use anyhow::{Result, bail};
+use crate::hinted::{bail_hinted, hinted};
+use anyhow::Result;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -64,19 +65,14 @@ impl Source {
             Self::Env(name) => match environment(name) {
                 Some(text) => text,
                 None => {
-                    bail!(
-                        "`{at}`: the environment variable {name} is not set\nhint: set it for the countersign process"
-                    )
+                    bail_hinted!("`{at}`: the environment variable {name} is not set"; "set it for the countersign process")
                 }
             },
             Self::File(path) => read_file(at, path)?,
         };
         let text = text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
         if text.is_empty() || text.len() > SECRET_BYTES_MAX || text.contains(char::is_control) {
-            bail!(
-                "`{at}`: what is kept in {} cannot be used\nhint: it must be one line of text, and not empty",
-                self.place()
-            );
+            bail_hinted!("`{at}`: what is kept in {} cannot be used", self.place(); "it must be one line of text, and not empty");
         }
         Ok(Secret::from(text))
     }
@@ -95,13 +91,13 @@ fn read_file(at: &str, path: &PathBuf) -> Result<String> {
     let read = fs::metadata(path).and_then(|metadata| Ok((metadata.permissions().mode(), fs::read(path)?)));
     let (mode, bytes) = match read {
         Ok(read) => read,
-        Err(error) => bail!("`{at}`: cannot read {shown}: {error}\nhint: the gate must be able to read the file"),
+        Err(error) => bail_hinted!("`{at}`: cannot read {shown}: {error}"; "the gate must be able to read the file"),
     };
     if mode & 0o007 != 0 {
-        bail!("`{at}`: {shown} can be read by everyone (mode {:o})\nhint: chmod o-rwx {shown}", mode & 0o777);
+        bail_hinted!("`{at}`: {shown} can be read by everyone (mode {:o})", mode & 0o777; "chmod o-rwx {shown}");
     }
     String::from_utf8(bytes)
-        .map_err(|_| anyhow::anyhow!("`{at}`: {shown} is not text\nhint: it must be one line of text"))
+        .map_err(|_| anyhow::Error::from(hinted!("`{at}`: {shown} is not text"; "it must be one line of text")))
 }
 
 /// The secrets of one adapter, to be searched for in what comes back.
@@ -171,6 +167,7 @@ impl fmt::Debug for Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::Report;
 
     fn environment(name: &str) -> Option<String> {
         (name == "TOKEN").then(|| "Bearer abcdefgh-12345\n".to_owned())
@@ -187,7 +184,7 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         assert_eq!(Source::File(file.clone()).read("p.A", &environment).unwrap().reveal(), "from-file");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-        let said = Source::File(file).read("p.A", &environment).unwrap_err().to_string();
+        let said = Report::of_error(&Source::File(file).read("p.A", &environment).unwrap_err()).to_string();
         assert!(said.contains("can be read by everyone") && said.contains("hint: chmod"), "{said}");
     }
 
@@ -199,7 +196,7 @@ mod tests {
             (Source::Env("TWO".into()), "one line of text"),
         ] {
             let two = |name: &str| (name == "TWO").then(|| "hunter2\nhunter3".to_owned());
-            let said = source.read("p.A", &two).unwrap_err().to_string();
+            let said = Report::of_error(&source.read("p.A", &two).unwrap_err()).to_string();
             assert!(said.starts_with("`p.A`: ") && said.contains(part) && said.contains("\nhint: "), "{said}");
             assert!(!said.contains("hunter"), "{said}");
         }

@@ -118,22 +118,34 @@ pub fn probe(adapter: &dyn Adapter, send: Send, timeout_ms: u64) -> Probed {
 
 /// What an attempt found, in a word, and its evidence.
 pub fn found(attempt: Attempt) -> (&'static str, Evidence) {
-    match attempt {
+    let found = match attempt {
         Attempt::Done(evidence) => ("done", evidence),
         Attempt::Refused(evidence) => ("refused", evidence),
         Attempt::NotSent(evidence) => ("not sent", evidence),
         Attempt::Unknown(evidence) => ("unknown", evidence),
-        Attempt::Blocked(blocked) => ("blocked", Evidence::of(FoundCode::Blocked.about(blocked.message()))),
-    }
+        Attempt::Blocked(blocked) => return ("blocked", Evidence::of(FoundCode::Blocked.about(blocked.message()))),
+    };
+    holds_no_sentence(&found.1.found);
+    found
+}
+
+/// What goes into an entry is codes and names: no sentence of the gate's own. What others said is kept by codes that quote them.
+pub fn holds_no_sentence(found: &Found) {
+    assert!(found.said.is_none() || found.code.quotes(), "{found:?}");
+    let is_name = |about: &String| !about.contains(": ") && about.split_whitespace().count() <= 2;
+    assert!(found.about.as_ref().is_none_or(is_name), "{found:?}");
+    found.because.iter().for_each(|because| holds_no_sentence(because));
 }
 
 /// What a probe found, in a word, and its evidence.
 pub fn probed(probed: Probed) -> (&'static str, Evidence) {
-    match probed {
+    let found = match probed {
         Probed::There(evidence) => ("there", evidence),
         Probed::Absent(evidence) => ("absent", evidence),
         Probed::Unknown(evidence) => ("unknown", evidence),
-    }
+    };
+    holds_no_sentence(&found.1.found);
+    found
 }
 
 #[test]

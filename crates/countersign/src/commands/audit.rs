@@ -1,6 +1,6 @@
 //! `countersign audit`: every entry decided again.
 
-use super::{Failure, Folder, Outcome, verify};
+use super::{Exit, Failure, Folder, Outcome, verify};
 use crate::config::Config;
 use crate::data::LogFolder;
 use crate::terminal::{Paint, Stream, Tone, advance, count, note, progress, say, say_json};
@@ -53,7 +53,7 @@ pub fn run(args: &AuditArgs, config: &Config) -> Result<Outcome> {
 pub fn broken(error: AuditError) -> anyhow::Error {
     match error {
         AuditError::Storage(error @ StorageError::Io { .. }) => error.into(),
-        AuditError::Storage(error) => Failure::no(error.to_string()).hint("see `countersign verify`").into(),
+        AuditError::Storage(error) => Failure::of(Exit::No, error).hint("see `countersign verify`").into(),
     }
 }
 

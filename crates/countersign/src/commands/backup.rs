@@ -7,7 +7,7 @@
 //! interrupted one must not look like a backup.
 
 use super::verify;
-use super::{Failure, Folder, Outcome};
+use super::{Exit, Failure, Folder, Outcome};
 use crate::config::Config;
 use crate::data::{DataFolder, LogFolder, parent, sync_dir};
 use crate::terminal::{Report, count, say, say_json};
@@ -76,7 +76,8 @@ fn made(from: &Path, partial: &Partial, key: &LogKey) -> Result<u64> {
                 return Ok(entries);
             }
             Err(problem) if left == 0 => {
-                return Err(Failure::cannot(format!("the copy does not verify: {problem}"))
+                let message = format!("the copy does not verify: {}", problem.message);
+                return Err(Failure::of_report(Exit::Cannot, Report { message, ..problem })
                     .hint("run `countersign verify` on the folder itself; it says where the log breaks")
                     .into());
             }
@@ -159,7 +160,7 @@ impl Partial {
             matches!(io.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
         });
         let report = Report::of_error(error);
-        let failure = report.hints.into_iter().fold(Failure::cannot(report.message), Failure::hint);
+        let failure = Failure::of_report(Exit::Cannot, report);
         match is_full {
             true => failure.hint(format!("free about {} MiB where {} is; {kept}", mib(bytes), self.to.display())),
             false => failure.hint(kept),

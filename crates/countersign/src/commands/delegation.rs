@@ -2,7 +2,7 @@
 
 mod new;
 
-use super::{Failure, Outcome};
+use super::{Exit, Failure, Outcome};
 use crate::config::Config;
 use crate::terminal::{note, say, say_json, time};
 use anyhow::{Context as _, Result};
@@ -65,7 +65,7 @@ pub fn token(given: &str) -> Result<String> {
 
 /// The chain of a token, verified.
 pub fn reduced(token: &str) -> Result<Chain> {
-    Ok(reduce(token).map_err(|error| Failure::no(error.to_string()).hint("ask its delegator for a new one"))?)
+    Ok(reduce(token).map_err(|error| Failure::of(Exit::No, error).hint("ask its delegator for a new one"))?)
 }
 
 fn recorded(chain: &Chain) -> Result<Value> {

@@ -48,7 +48,7 @@ impl KeySource {
         if let Some(public) = &self.public_key {
             let name = public
                 .parse()
-                .map_err(|error: countersign_core::identity::KeyNameError| Failure::usage(error.to_string()))?;
+                .map_err(|error: countersign_core::identity::KeyNameError| Failure::of(Exit::Usage, error))?;
             return Ok(NewKey { name, file: None });
         }
         let file = match &self.key_file {
@@ -89,8 +89,8 @@ impl NewKey {
 
 /// The fact of an agent or operator.
 fn fact(ty: &str, name: &str) -> Result<FactId> {
-    let ty = FactType::new(ty).map_err(|error| Failure::usage(error.to_string()))?;
-    Ok(FactId::new(ty, name).map_err(|error| Failure::usage(error.to_string()))?)
+    let ty = FactType::new(ty).map_err(|error| Failure::of(Exit::Usage, error))?;
+    Ok(FactId::new(ty, name).map_err(|error| Failure::of(Exit::Usage, error))?)
 }
 
 /// Changes a fact as it is now.

@@ -8,7 +8,7 @@ pub use approve::read_tools;
 
 use super::observe::agent as agent_name;
 use super::serve::{LogFormat, ended, logging};
-use super::{Connection, Failure, Outcome, is_refused, is_refused_as};
+use super::{Connection, Exit, Failure, Outcome, is_refused, is_refused_as};
 use crate::client::{Call, Client};
 use crate::config::{self, Config};
 use crate::connections;
@@ -100,7 +100,7 @@ impl Upstreams {
     pub fn chosen(&self, config: &Config) -> Result<Vec<(String, Place)>> {
         let mut chosen: Vec<(String, Place)> = Vec::new();
         for text in &self.upstream {
-            let (name, place) = settings::upstream(text).map_err(|error| Failure::usage(error.to_string()))?;
+            let (name, place) = settings::upstream(text).map_err(|error| Failure::of(Exit::Usage, error))?;
             if chosen.iter().any(|(known, _)| *known == name) {
                 return Err(Failure::usage(format!("two upstreams are called `{name}`")).hint("rename one").into());
             }
@@ -118,7 +118,7 @@ impl Upstreams {
                 .into());
         }
         for (name, place) in &chosen {
-            place.check_environment(name).map_err(|error| Failure::usage(error.to_string()))?;
+            place.check_environment(name).map_err(|error| Failure::of(Exit::Usage, error))?;
         }
         Ok(chosen)
     }
@@ -130,7 +130,7 @@ impl Upstreams {
                 .hint("name the servers in countersign.toml, each with its own `env`")
                 .into());
         };
-        place.add_environment(&self.env).map_err(|error| Failure::usage(error.to_string()).into())
+        place.add_environment(&self.env).map_err(|error| Failure::of(Exit::Usage, error).into())
     }
 }
 
@@ -147,10 +147,10 @@ pub fn run(command: &McpCommand, config: &Config) -> Result<Outcome> {
 fn serve(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let upstreams = args.upstreams.chosen(config)?;
     let listen =
-        args.listen.as_deref().map(config::listen).transpose().map_err(|error| Failure::usage(error.to_string()))?;
+        args.listen.as_deref().map(config::listen).transpose().map_err(|error| Failure::of(Exit::Usage, error))?;
     check_loopback(listen)?;
     let allowed = args.allow_method.iter().map(|name| settings::allowed_method(name)).collect::<Result<Vec<String>>>();
-    let mut allowed = allowed.map_err(|error| Failure::usage(error.to_string()))?;
+    let mut allowed = allowed.map_err(|error| Failure::of(Exit::Usage, error))?;
     allowed.extend(config.mcp.allow_methods.iter().cloned());
     let allowed = allowed.into_iter().collect();
     let gate = gate(args, &upstreams, config)?;

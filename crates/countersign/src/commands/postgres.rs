@@ -1,6 +1,6 @@
 //! `countersign postgres`: prepares a database for facts of the user's own.
 
-use super::{Failure, Outcome};
+use super::{Exit, Failure, Outcome};
 use crate::adapters::postgres::settings::Settings;
 use crate::adapters::postgres::setup::{SetupError, Step, Wanted, plan, run as set_up, script};
 use crate::config::Config;
@@ -105,12 +105,10 @@ fn owner(args: &InitArgs) -> Result<Option<tokio_postgres::Config>> {
 }
 
 fn refused(error: SetupError) -> anyhow::Error {
-    let text = error.to_string();
-    let (message, hint) = text.split_once("\nhint: ").unwrap_or((&text, "see docs/guides/postgres.md"));
-    let failure = match error {
-        SetupError::Table(_) => Failure::usage(message),
-        SetupError::StillWrites { .. } => Failure::no(message),
-        SetupError::Step { .. } | SetupError::Connect(_) => Failure::cannot(message),
+    let exit = match error {
+        SetupError::Table(_) => Exit::Usage,
+        SetupError::StillWrites { .. } => Exit::No,
+        SetupError::Step { .. } | SetupError::Connect(_) => Exit::Cannot,
     };
-    failure.hint(hint).into()
+    Failure::of(exit, error).into()
 }

@@ -6,7 +6,7 @@ mod operators;
 pub use detach::LISTENING;
 
 use super::mcp::left_in_shadow;
-use super::{Failure, Folder, Outcome};
+use super::{Exit, Failure, Folder, Outcome};
 use crate::config::{self, Config, LISTEN};
 use crate::connections;
 use crate::data::DataFolder;
@@ -171,7 +171,7 @@ fn serve(args: &ServeArgs, config: &Config, listen: SocketAddr, gate: &Arc<Gate>
 
 fn listen(args: &ServeArgs, config: &Config) -> Result<SocketAddr> {
     let address = match (&args.listen, config.listen) {
-        (Some(text), _) => config::listen(text).map_err(|error| Failure::usage(error.to_string()))?,
+        (Some(text), _) => config::listen(text).map_err(|error| Failure::of(Exit::Usage, error))?,
         (None, Some(address)) => address,
         (None, None) => config::listen(LISTEN)?,
     };

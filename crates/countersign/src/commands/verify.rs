@@ -2,17 +2,18 @@
 //!
 //! Reads without taking the folder, so that it can run beside a gate, and needs nothing of the folder but the log itself (I7).
 
-use super::{Failure, Folder, Outcome};
+use super::{Exit, Failure, Folder, Outcome};
 use crate::config::Config;
 use crate::data::LogFolder;
-use crate::terminal::{Paint, Stream, Tone, advance, count, note, progress, say, say_json};
-use anyhow::{Context as _, Result};
+use crate::hinted::{OrHinted as _, hinted};
+use crate::terminal::{Paint, Report, Stream, Tone, advance, count, note, progress, say, say_json};
+use anyhow::Result;
 use clap::Args;
 use countersign_core::record::Leaf;
 use countersign_engine::fold::{named_key, walk_options};
 use countersign_engine::identity::stored;
 use countersign_engine::storage::{Place, StorageError, WalkEnd, walk};
-use countersign_ledger::checkpoint::{KeyChain, LogKey};
+use countersign_ledger::checkpoint::{KeyChain, KeyError, LogKey};
 use countersign_ledger::receipt::{PREFIX, Receipt};
 use countersign_ledger::tree::Frontier;
 use countersign_ledger::verify::{Broken, Evidence, LogVerifier, Summary};
@@ -60,7 +61,7 @@ struct Found {
 /// Why the log does not hold.
 struct Flaw {
     place: Option<Place>,
-    problem: String,
+    problem: Report,
 }
 
 /// Verifies.
@@ -82,12 +83,12 @@ pub fn run(args: &VerifyArgs, config: &Config) -> Result<Outcome> {
             say_json(&flaw.to_json());
             Ok(Outcome::No)
         }
-        Err(flaw) => Err(Failure::no(flaw.problem).into()),
+        Err(flaw) => Err(Failure::of_report(Exit::No, flaw.problem).into()),
     }
 }
 
 /// How many entries a log has, if it holds under its key; what is wrong with it otherwise.
-pub fn entries(folder: &LogFolder, key: &LogKey) -> Result<Result<u64, String>> {
+pub fn entries(folder: &LogFolder, key: &LogKey) -> Result<Result<u64, Report>> {
     let judged = judge(folder, key, &[])?;
     Ok(judged.map(|found| found.summary.size).map_err(|flaw| flaw.problem))
 }
@@ -103,7 +104,7 @@ fn judge(folder: &LogFolder, key: &LogKey, held: &[Held]) -> Result<Result<Found
             Err(flaw) => return Ok(Err(flaw)),
         };
         let evidence = held.iter().map(|held| held.open(&keys)).collect::<Result<Vec<_>>>()?;
-        verifier.expect(evidence).map_err(|broken| Failure::no(broken.to_string()))?;
+        verifier.expect(evidence).map_err(|broken| Failure::of(Exit::No, broken))?;
     }
     examine(folder, key, verifier)
 }
@@ -119,9 +120,10 @@ pub fn key(given: &str) -> Result<LogKey> {
                 .into());
         }
     };
-    let parsed = text.trim().parse();
-    Ok(parsed.map_err(|error| {
+    let parsed = text.trim().parse::<LogKey>();
+    Ok(parsed.map_err(|error: KeyError| {
         Failure::usage(format!("this is not a log's public key: {error}"))
+            .hinted_by(&error)
             .hint("it looks like gate.example.com/log+1a2b3c4d+…, as `countersign init` prints it")
     })?)
 }
@@ -138,8 +140,9 @@ impl Held {
         let (name, text) = if given.starts_with(PREFIX) {
             ("the receipt".to_owned(), given.to_owned())
         } else {
-            let hint = "hint: name a file that holds a checkpoint or a receipt, or give the receipt itself";
-            let text = std::fs::read_to_string(given).with_context(|| format!("cannot read {given}\n{hint}"))?;
+            let text = std::fs::read_to_string(given).or_hinted(|| {
+                hinted!("cannot read {given}"; "name a file that holds a checkpoint or a receipt, or give the receipt itself")
+            })?;
             let name = Path::new(given).file_name().map(|name| name.to_string_lossy().into_owned());
             (name.unwrap_or_else(|| given.to_owned()), text)
         };
@@ -164,8 +167,8 @@ impl Held {
     }
 }
 
-fn not_of_this_log(name: &str, error: impl std::fmt::Display) -> Failure {
-    Failure::no(format!("{name} is not of this log: {error}"))
+fn not_of_this_log(name: &str, error: impl std::error::Error + 'static) -> Failure {
+    Failure::no(format!("{name} is not of this log: {error}")).hinted_by(&error)
 }
 
 /// The keys that the log has had.
@@ -209,7 +212,7 @@ fn examine(folder: &LogFolder, key: &LogKey, mut verifier: LogVerifier) -> Resul
     Ok(verifier
         .finish()
         .map(|summary| Found { summary, erased, signed, gateway, end })
-        .map_err(|broken: Broken| Flaw { place: size, problem: broken.to_string() }))
+        .map_err(|broken: Broken| Flaw { place: size, problem: Report::of_cause(&broken) }))
 }
 
 impl Flaw {
@@ -222,17 +225,19 @@ impl Flaw {
         };
         let problem = match error {
             // The verifier's message is complete; it names the place too.
-            StorageError::Fold { place, source } => format!("in {}: {source}", place.segment),
-            other => other.to_string(),
+            StorageError::Fold { place, source } => {
+                let Report { message, hints, .. } = Report::of_cause(&*source);
+                Report { message: format!("in {}: {message}", place.segment), code: None, hints }
+            }
+            other => Report::of_cause(&other),
         };
         Self { place, problem }
     }
 
     fn to_json(&self) -> Value {
-        let report = crate::terminal::Report::of(&self.problem);
         let place = self.place.as_ref();
         let place = place.map(|place| json!({"segment": place.segment, "offset": place.offset, "entry": place.index}));
-        json!({"ok": false, "problem": report.message, "hint": report.hints.first(), "place": place})
+        json!({"ok": false, "problem": self.problem.message, "hint": self.problem.hints.first(), "place": place})
     }
 }
 

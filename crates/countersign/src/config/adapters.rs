@@ -11,7 +11,8 @@ use super::table::Table;
 use crate::adapters::address::Cidr;
 use crate::adapters::http::base::Base;
 use crate::adapters::secret::Source;
-use anyhow::{Result, bail};
+use crate::hinted::bail_hinted;
+use anyhow::{Context as _, Result};
 use countersign_core::ids::check_identifier;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -93,7 +94,7 @@ pub fn parse(value: &Value, base: &Path) -> Result<BTreeMap<String, AdapterSetti
     let mut adapters = BTreeMap::new();
     for (name, value) in all.members() {
         if check_identifier(name).is_err() {
-            bail!("`{name}` cannot name an adapter\nhint: use letters, digits and `_`, and begin with a letter");
+            bail_hinted!("`{name}` cannot name an adapter"; "use letters, digits and `_`, and begin with a letter");
         }
         adapters.insert(name.to_owned(), one(&Table::new(format!("adapters.{name}"), value)?, base)?);
     }
@@ -106,10 +107,9 @@ fn one(table: &Table<'_>, base: &Path) -> Result<AdapterSettings> {
         "http" => Ok(AdapterSettings::Http(http(table, base)?)),
         "command" => Ok(AdapterSettings::Command(command(table, base)?)),
         "postgres" => Ok(AdapterSettings::Postgres(postgres::parse(table, base)?)),
-        other => bail!(
-            "`{}` has a kind that is not known: `{other}`\nhint: the kinds are \"http\", \"command\" and \"postgres\"",
-            table.at()
-        ),
+        other => {
+            bail_hinted!("`{}` has a kind that is not known: `{other}`", table.at(); "the kinds are \"http\", \"command\" and \"postgres\"")
+        }
     }
 }
 
@@ -126,16 +126,13 @@ fn http(table: &Table<'_>, relative_to: &Path) -> Result<HttpSettings> {
         "ca",
     ])?;
     let base = table.required("base", table.string("base")?, "\"https://payments.example/v1\"")?;
-    let base: Base = base.parse().map_err(|error| anyhow::anyhow!("`{}.base`: {error}", table.at()))?;
+    let base: Base = base.parse().with_context(|| format!("`{}.base`", table.at()))?;
     let allow_private = table.strings("allow_private")?;
     let allow_private = allow_private.iter().map(|text| text.parse::<Cidr>()).collect::<Result<Vec<_>, _>>();
-    let allow_private = allow_private.map_err(|error| anyhow::anyhow!("`{}.allow_private`: {error}", table.at()))?;
+    let allow_private = allow_private.with_context(|| format!("`{}.allow_private`", table.at()))?;
     if !base.is_tls && allow_private.is_empty() {
-        bail!(
-            "`{}.base` is not encrypted\nhint: write https://, or list the addresses inside that may be called in clear, \
-             such as allow_private = [\"127.0.0.0/8\"]",
-            table.at()
-        );
+        bail_hinted!("`{}.base` is not encrypted", table.at(); "write https://, or list the addresses inside that may be called in clear, \
+             such as allow_private = [\"127.0.0.0/8\"]");
     }
     let breaker = match table.table("breaker")? {
         None => BreakerSettings::default(),
@@ -187,10 +184,10 @@ const OWN_HEADERS: [&str; 8] = [
 fn header(headers: &Table<'_>, (name, value): (&str, &Value), relative_to: &Path) -> Result<(String, Source)> {
     let lower = name.to_ascii_lowercase();
     if OWN_HEADERS.contains(&lower.as_str()) {
-        bail!("`{}.{name}` is set by the gate itself\nhint: leave it out", headers.at());
+        bail_hinted!("`{}.{name}` is set by the gate itself", headers.at(); "leave it out");
     }
     if ureq::http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-        bail!("`{}.{name}` is not the name of a header\nhint: write it as in `Authorization`", headers.at());
+        bail_hinted!("`{}.{name}` is not the name of a header", headers.at(); "write it as in `Authorization`");
     }
     Ok((name.to_owned(), source(headers, (name, value), relative_to)?))
 }
@@ -206,7 +203,7 @@ fn source(table: &Table<'_>, (name, value): (&str, &Value), relative_to: &Path) 
     match (place.string("env")?, place.string("file")?) {
         (Some(variable), None) => Ok(Source::Env(variable)),
         (None, Some(file)) => Ok(Source::File(relative_to.join(file))),
-        _ => bail!("`{at}` must say where it is kept\nhint: write {{ env = \"NAME\" }} or {{ file = \"path\" }}"),
+        _ => bail_hinted!("`{at}` must say where it is kept"; "write {{ env = \"NAME\" }} or {{ file = \"path\" }}"),
     }
 }
 
@@ -227,7 +224,7 @@ fn command(table: &Table<'_>, relative_to: &Path) -> Result<CommandSettings> {
         if path.is_absolute() {
             return Ok(path);
         }
-        bail!("`{}.{key}` must be an absolute path\nhint: nothing is looked for in PATH or beside the gate", table.at())
+        bail_hinted!("`{}.{key}` must be an absolute path", table.at(); "nothing is looked for in PATH or beside the gate")
     };
     let program = table.required("program", table.string("program")?, "\"/usr/local/bin/pay\"")?;
     let env = match table.table("env")? {
@@ -250,7 +247,7 @@ fn command(table: &Table<'_>, relative_to: &Path) -> Result<CommandSettings> {
 fn exits(table: &Table<'_>, key: &str) -> Result<Vec<i64>> {
     let exits = table.numbers(key, 1, 255)?;
     if exits.contains(&i64::from(crate::adapters::command::TEMPORARY)) {
-        bail!("`{}.{key}` cannot have 75\nhint: 75 always means: not now, and nothing was done", table.at());
+        bail_hinted!("`{}.{key}` cannot have 75", table.at(); "75 always means: not now, and nothing was done");
     }
     Ok(exits)
 }
@@ -262,7 +259,7 @@ pub fn variables(env: &Table<'_>, relative_to: &Path) -> Result<Vec<(String, Sou
 
 fn variable(env: &Table<'_>, (name, value): (&str, &Value), relative_to: &Path) -> Result<(String, Source)> {
     if name == crate::adapters::command::KEY || name.is_empty() || name.contains(['=', '\0']) {
-        bail!("`{}.{name}` cannot be set\nhint: the gate sets the idempotency key itself", env.at());
+        bail_hinted!("`{}.{name}` cannot be set", env.at(); "the gate sets the idempotency key itself");
     }
     Ok((name.to_owned(), source(env, (name, value), relative_to)?))
 }
@@ -277,7 +274,7 @@ mod tests {
     }
 
     fn refused(text: &str) -> String {
-        Config::parse(text, Path::new("")).expect_err("must be refused").to_string()
+        crate::terminal::Report::of_error(&Config::parse(text, Path::new("")).expect_err("must be refused")).to_string()
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Reading one table of the settings: every key is known and fits, or is refused with a hint.
 
-use anyhow::{Result, bail};
+use crate::hinted::bail_hinted;
+use anyhow::Result;
 use countersign_core::pact::diagnostic::closest;
 use countersign_core::pact::duration_ms;
 use std::time::Duration;
@@ -18,7 +19,7 @@ impl<'a> Table<'a> {
         let at = at.into();
         match value.as_table() {
             Some(table) => Ok(Self { at, table }),
-            None => bail!("`{at}` must be a table\nhint: write `[{at}]`, and its keys on the lines below"),
+            None => bail_hinted!("`{at}` must be a table"; "write `[{at}]`, and its keys on the lines below"),
         }
     }
 
@@ -41,7 +42,7 @@ impl<'a> Table<'a> {
         match self.table.keys().find(|key| !keys.contains(&key.as_str())) {
             None => Ok(()),
             Some(unknown) => {
-                bail!("key `{unknown}` of `{}` is not known\nhint: {}", self.at, suggestion(unknown, keys))
+                bail_hinted!("key `{unknown}` of `{}` is not known", self.at; "{}", suggestion(unknown, keys))
             }
         }
     }
@@ -50,7 +51,7 @@ impl<'a> Table<'a> {
     pub fn required<T>(&self, key: &str, value: Option<T>, example: &str) -> Result<T> {
         match value {
             Some(value) => Ok(value),
-            None => bail!("`{}` needs `{key}`\nhint: write `{key} = {example}`", self.at),
+            None => bail_hinted!("`{}` needs `{key}`", self.at; "write `{key} = {example}`"),
         }
     }
 
@@ -70,11 +71,12 @@ impl<'a> Table<'a> {
         let span = value.as_str().and_then(duration_ms).map(Duration::from_millis);
         match span.filter(|span| *span <= most) {
             Some(span) => Ok(Some(span)),
-            None => bail!(
-                "key `{}` must be a time of at most {} s\nhint: write a number and a unit, such as \"500ms\" or \"30s\"",
-                self.name(key),
-                most.as_secs()
-            ),
+            None => {
+                bail_hinted!(
+                    "key `{}` must be a time of at most {} s", self.name(key), most.as_secs();
+                    "write a number and a unit, such as \"500ms\" or \"30s\""
+                )
+            }
         }
     }
 
@@ -84,7 +86,7 @@ impl<'a> Table<'a> {
         let words = value.as_array().map(|items| items.iter().map(|item| item.as_str().map(str::to_owned)).collect());
         match words.flatten() {
             Some(words) => Ok(words),
-            None => bail!("key `{}` must be a list of strings\nhint: write `{key} = [\"…\"]`", self.name(key)),
+            None => bail_hinted!("key `{}` must be a list of strings", self.name(key); "write `{key} = [\"…\"]`"),
         }
     }
 
@@ -93,7 +95,7 @@ impl<'a> Table<'a> {
         let Some(value) = self.get(key) else { return Ok(Vec::new()) };
         match value.as_array() {
             Some(items) => items.iter().map(|item| number(&self.name(key), item, least, most)).collect(),
-            None => bail!("key `{}` must be a list of numbers\nhint: write `{key} = [2, 3]`", self.name(key)),
+            None => bail_hinted!("key `{}` must be a list of numbers", self.name(key); "write `{key} = [2, 3]`"),
         }
     }
 
@@ -111,7 +113,7 @@ impl<'a> Table<'a> {
 pub fn string(key: &str, value: &Value) -> Result<String> {
     match value.as_str() {
         Some(text) if !text.is_empty() => Ok(text.to_owned()),
-        _ => bail!("key `{key}` must be a string that is not empty\nhint: write `{key} = \"…\"`"),
+        _ => bail_hinted!("key `{key}` must be a string that is not empty"; "write `{key} = \"…\"`"),
     }
 }
 
@@ -120,7 +122,7 @@ pub fn number<T: TryFrom<i64>>(key: &str, value: &Value, least: i64, most: i64) 
     let number = value.as_integer().filter(|number| (least..=most).contains(number));
     match number.and_then(|number| T::try_from(number).ok()) {
         Some(number) => Ok(number),
-        None => bail!("key `{key}` must be a whole number from {least} to {most}\nhint: write it without quotes"),
+        None => bail_hinted!("key `{key}` must be a whole number from {least} to {most}"; "write it without quotes"),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Where connections come from: a port, or a socket in the file system.
 
 use super::Accepted;
-use anyhow::{Context as _, Result, bail};
+use crate::hinted::bail_hinted;
+use anyhow::{Context as _, Result};
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
@@ -90,7 +91,7 @@ pub fn bind_socket(path: &Path) -> Result<std::os::unix::net::UnixListener> {
     if let Ok(there) = std::fs::symlink_metadata(path)
         && !there.file_type().is_socket()
     {
-        bail!("{} is there and is not a socket\nhint: name another path with `operator_socket`", path.display());
+        bail_hinted!("{} is there and is not a socket", path.display(); "name another path with `operator_socket`");
     }
     let cannot = || format!("cannot listen on {}", path.display());
     // Made under another name and given its own when it is as it must be: before, there is nothing to connect to.

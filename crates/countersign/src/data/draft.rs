@@ -13,6 +13,7 @@
 
 use super::DataFolder;
 use crate::commands::Failure;
+use crate::hinted::{OrHinted, bail_hinted, hinted};
 use anyhow::{Context as _, Result, bail};
 use countersign_core::identity::KeyName;
 use countersign_engine::gate::Options;
@@ -54,10 +55,10 @@ impl Draft {
         refuse_origin(origin)?;
         refuse_used(root, root.join(MARKER).exists())?;
         let made_root = !root.exists();
-        fs::create_dir_all(root).with_context(|| {
-            format!(
-                "cannot create {}\nhint: make sure that you may write there, or choose another folder with --data",
-                root.display()
+        fs::create_dir_all(root).or_hinted(|| {
+            hinted!(
+                "cannot create {}", root.display();
+                "make sure that you may write there, or choose another folder with --data"
             )
         })?;
         let (marker, earlier) = hold_marker(root)?;
@@ -189,24 +190,22 @@ pub(super) fn refuse_unfinished(root: &Path) -> Result<()> {
         let _ = fs::remove_file(marker);
         return Ok(());
     }
-    bail!(
-        "{} is not finished: the `countersign init` that made it was interrupted\nhint: run `countersign init --data {}` again",
-        root.display(),
-        root.display()
+    bail_hinted!(
+        "{} is not finished: the `countersign init` that made it was interrupted", root.display();
+        "run `countersign init --data {}` again", root.display()
     )
 }
 
 /// Refuses a folder that a gate has used, or may have. What an interrupted run made is not in use.
 fn refuse_used(root: &Path, was_begun: bool) -> Result<()> {
     if root.join(ORIGIN).exists() {
-        bail!("{} is a data folder already\nhint: use it as it is, or choose another with --data", root.display());
+        bail_hinted!("{} is a data folder already", root.display(); "use it as it is, or choose another with --data");
     }
     let there = MADE.iter().find(|name| root.join(name).exists());
     if let Some(name) = there.filter(|_| !was_begun) {
-        bail!(
-            "{} holds `{name}`, and no `{ORIGIN}`: it may be a data folder that has lost a file\nhint: restore it from a backup, or \
-             choose another with --data",
-            root.display()
+        bail_hinted!(
+            "{} holds `{name}`, and no `{ORIGIN}`: it may be a data folder that has lost a file", root.display();
+            "restore it from a backup, or choose another with --data"
         );
     }
     Ok(())

@@ -5,6 +5,7 @@
 //! before the new one takes its place.
 
 use super::{OPEN_HINT, check_mode, open_disk};
+use crate::hinted::{OrHinted, hinted};
 use anyhow::{Context, Result};
 use countersign_engine::clock::{Clock as _, SystemClock};
 use countersign_engine::storage::disk::{Disk as _, replace_small};
@@ -63,9 +64,7 @@ fn name(key: &[u8; 32]) -> String {
 
 fn read(keys: &Path) -> Result<Vec<(String, OldTokenKey)>> {
     let mut found = Vec::new();
-    for entry in
-        std::fs::read_dir(keys).with_context(|| format!("cannot read {}\nhint: {OPEN_HINT}", keys.display()))?
-    {
+    for entry in std::fs::read_dir(keys).or_hinted(|| hinted!("cannot read {}", keys.display(); "{OPEN_HINT}"))? {
         let Ok(name) = entry?.file_name().into_string() else { continue };
         if !name.starts_with(OLD) || name.ends_with(".tmp") {
             continue;
@@ -76,11 +75,11 @@ fn read(keys: &Path) -> Result<Vec<(String, OldTokenKey)>> {
         let old = bytes.split_first_chunk::<32>().and_then(|(key, until)| {
             Some(OldTokenKey { key: *key, until_ms: u64::from_be_bytes(until.try_into().ok()?) })
         });
-        let old = old.with_context(|| {
-            format!(
-                "{} is no key that was replaced\nhint: restore it from a backup, or remove it; then observations that were \
-                 made with it are refused, and agents look again",
-                path.display()
+        let old = old.or_hinted(|| {
+            hinted!(
+                "{} is no key that was replaced", path.display();
+                "restore it from a backup, or remove it; then observations that were made with it are refused, and agents \
+                 look again"
             )
         })?;
         found.push((name, old));

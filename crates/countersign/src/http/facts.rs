@@ -286,7 +286,6 @@ fn if_match(headers: &HeaderMap) -> Result<Option<u64>, HttpError> {
     }
 }
 
-/// The query of a history.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryQuery {

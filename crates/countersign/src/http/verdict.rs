@@ -235,9 +235,13 @@ fn pact_ref(pact: &decision::PactRef) -> PactRef {
     PactRef { name: pact.name.to_string(), version: pact.version, hash: pact.hash.to_string() }
 }
 
+/// What follows the front of an answer that is not kept whole.
+const CUT: &str = "… (cut: there was more)";
+
 /// Evidence in words, for those who may see all of it.
 pub fn evidence(evidence: &call::Evidence) -> Evidence {
-    let call::Evidence { attempts, status, result, receipt, measured, .. } = evidence.clone();
+    let call::Evidence { attempts, status, result, is_cut, receipt, measured, .. } = evidence.clone();
+    let result = result.map(|result| if is_cut { result + CUT } else { result });
     let call::Measured { reread_ms, window_ms } = measured.as_deref().copied().unwrap_or_default();
     let (code, summary) = (evidence.found.code.as_str().to_owned(), evidence.words());
     Evidence { attempts, code, summary, status, result, receipt, reread_ms, window_ms, withheld: false }

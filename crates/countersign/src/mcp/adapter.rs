@@ -12,10 +12,10 @@ mod reading;
 
 use self::answered::{Answered, Says};
 pub use self::compared::Rules;
-use self::found::{Probe as ProbeFound, attributes, look, said};
+use self::found::{Probe as ProbeFound, attributes, look, quoting};
 use super::buffers::Buffers;
 use super::connection::Connection;
-use super::direct::{NoAnswer, not_listed};
+use super::direct::NoAnswer;
 use super::gate::tool_fact;
 use super::message::sent;
 use super::refusal::MEMBER;
@@ -112,10 +112,10 @@ pub fn adapters(settings: &McpSettings) -> std::io::Result<Adapters> {
 /// Why a fact could not be read.
 enum Unread {
     /// No answer came; one may come next time.
-    Silent(String),
+    Silent(Found),
     /// The server answered, with an error or with something that is no such fact. Waiting for another answer would keep everyone
     /// fenced out, and act by itself whenever it comes.
-    Answered(String),
+    Answered(Found),
 }
 
 impl McpAdapter {
@@ -130,10 +130,14 @@ impl McpAdapter {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn hidden(&self, found: Found) -> Found {
+        let known = self.known();
+        found.map(|text| known.hide(text))
+    }
+
     /// Evidence that is a finding, without secrets. They go first: a cut through one would leave its front behind.
     fn found(&self, found: Found) -> Evidence {
-        let known = self.known();
-        Evidence::of(found.map(|text| known.hide(text)))
+        Evidence::of(self.hidden(found))
     }
 
     /// What was said, with the result as it was sent, unless that is too long to keep: half of one says nothing.
@@ -146,8 +150,8 @@ impl McpAdapter {
         Evidence { result: Some(result), ..self.found(found) }
     }
 
-    fn unreachable(&self, error: &NoAnswer) -> Found {
-        FoundCode::Unreachable.about(&self.name).and_said(error.to_string())
+    fn unreachable(&self, error: NoAnswer) -> Found {
+        FoundCode::Unreachable.about(&self.name).and_because(error.found())
     }
 
     /// The same of a call, for whoever waits: what is too long for an entry is still handed over whole.
@@ -173,8 +177,7 @@ impl McpAdapter {
             }
             drop(current);
             if Instant::now() > until {
-                let why = format!("{LIVING_MAX} connections to it are still ending; try again");
-                return Err(NoAnswer::NotSent(why));
+                return Err(NoAnswer::NotSent(FoundCode::ConnectionsEnding.number(LIVING_MAX)));
             }
             std::thread::sleep(LOOKS_EVERY);
         }
@@ -200,8 +203,8 @@ impl McpAdapter {
 
     /// Nothing more goes over a connection on which a call was not answered: over standard input its program is ended with it, and
     /// waited for, so that the call has no effect later.
-    fn give_up(&self, connection: &Connection, why: &str) {
-        connection.close(why);
+    fn give_up(&self, connection: &Connection) {
+        connection.close(&FoundCode::AnotherUnanswered.alone());
         {
             let mut current = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
             if current.1.as_ref().is_some_and(|open| open.number == connection.number) {
@@ -230,10 +233,10 @@ impl McpAdapter {
         let leave = sealed.map(|(_, leave)| leave);
         let within = until.saturating_duration_since(Instant::now());
         if within.is_zero() {
-            return Err(NoAnswer::NotSent("the time for this attempt is over".to_owned()));
+            return Err(NoAnswer::NotSent(FoundCode::NoTime.alone()));
         }
         let answer = self.threads.handle.block_on(link.request("tools/call", Some(sent(&params)), within, leave))?;
-        let no_result = || NoAnswer::Lost("its answer is no result".to_owned());
+        let no_result = || NoAnswer::Lost(FoundCode::NotAnObject.alone());
         let text = answer.result_raw().ok_or_else(no_result)?.get().to_owned();
         Answered::parse(text).map_err(NoAnswer::Lost)
     }
@@ -245,23 +248,21 @@ impl McpAdapter {
         let listed = async { tokio::time::timeout(within, link.tool(tool)).await };
         let listed = match self.threads.handle.block_on(listed) {
             Ok(Ok(listed)) => listed,
-            Ok(Err(error)) => return Err(NoAnswer::NotSent(not_listed("it", &error.to_string()))),
-            Err(_) => return Err(NoAnswer::NotSent("it did not list its tools in time".to_owned())),
-        };
-        let name = &self.name;
-        let approve = format!("an operator reads it and runs: countersign mcp approve {name}/{tool}");
-        let why = match (listed, self.approved(tool)) {
-            (None, _) => format!("{name} has no tool `{tool}`"),
-            (Some(Tool { unfit: Some(why), .. }), _) => format!("the tool {name}/{tool} is not to be used: {why}"),
-            (Some(_), None) => format!("the tool {name}/{tool} is not approved; {approve}"),
-            (Some(listed), Some(approved)) if listed.definition == approved => return Ok(()),
-            (Some(_), Some(_)) => {
-                format!("the definition of the tool {name}/{tool} has changed since it was approved; {approve}")
+            Ok(Err(error)) => return Err(NoAnswer::NotSent(FoundCode::ToolsUnlisted.because(error.found()))),
+            Err(_) => {
+                return Err(NoAnswer::NotSent(FoundCode::ToolsUnlisted.because(FoundCode::NoTime.alone())));
             }
+        };
+        let why = match (listed, self.approved(tool)) {
+            (None, _) => FoundCode::NoTool,
+            (Some(Tool { unfit: Some(_), .. }), _) => FoundCode::UnfitTool,
+            (Some(_), None) => FoundCode::ToolUnapproved,
+            (Some(listed), Some(approved)) if listed.definition == approved => return Ok(()),
+            (Some(_), Some(_)) => FoundCode::ToolChanged,
         };
         // What an operator does about it counts at once: the next look is a new one.
         link.forget_tools();
-        Err(NoAnswer::NotApproved(why))
+        Err(NoAnswer::NotApproved(why.about(format!("{}/{tool}", self.name))))
     }
 
     /// The definition that was approved of a tool.
@@ -281,38 +282,38 @@ impl McpAdapter {
         until: Instant,
     ) -> Result<Reading, Unread> {
         let ExternalHow::Tool { tool, arguments, at, key } = &read.how else {
-            return Err(Unread::Answered("it is not read by a tool".to_owned()));
+            return Err(Unread::Answered(FoundCode::WrongSource.about(&self.name)));
         };
         let checked = self.check_approved(link, tool, until);
         let answered = checked.and_then(|()| self.call(link, tool, arguments, None, until));
         let answered = answered.map_err(|error| match error {
-            NoAnswer::Error { .. } => Unread::Answered(format!("{tool}: {error}")),
+            NoAnswer::Error { code, message } => {
+                Unread::Answered(FoundCode::ToolError.about(tool).with_number(code).and_said(message))
+            }
             NoAnswer::NotApproved(why) => Unread::Answered(why),
             NoAnswer::NotSent(why) | NoAnswer::Lost(why) => Unread::Silent(why),
         })?;
         let why = match answered.says {
             Says::Completed => None,
-            Says::Failed => Some(said(&answered.result).to_owned()),
-            Says::Neither(why) => Some(format!("it {why}")),
+            Says::Failed => Some(quoting(FoundCode::ToolError.about(tool), &answered.result)),
+            Says::Neither(why) => Some(FoundCode::ToolUnclear.about(tool).and_because(why.alone())),
         };
         if let Some(why) = why {
-            return Err(Unread::Answered(format!("{tool}: {why}")));
+            return Err(Unread::Answered(why));
         }
         // The whole answer is shown to anyone who observes the fact.
         if self.known().is_in(&answered.text) {
-            return Err(Unread::Answered(format!(
-                "the answer of {tool} holds a secret that the server was started with"
-            )));
+            return Err(Unread::Answered(FoundCode::HoldsSecret.alone()));
         }
         let value = attributes(&answered.text, at, key.as_ref(), schema, &self.known());
-        let value = value.map_err(|why| Unread::Answered(format!("{tool}: {why}")))?;
+        let value = value.map_err(|why| Unread::Answered(FoundCode::ToolUnclear.about(tool).and_because(why)))?;
         Ok(Reading { value, answer: Some(answered.text) })
     }
 
     /// A read that was not answered. The connection stays for those who still wait; if it is silent to all, it ends.
     fn unanswered(&self, link: &Connection, error: &NoAnswer) {
         if matches!(error, NoAnswer::Lost(_)) && !link.is_busy() {
-            self.give_up(link, "a read was not answered in time");
+            self.give_up(link);
         }
     }
 
@@ -347,9 +348,9 @@ impl McpAdapter {
         match self.check_approved(link, tool, until) {
             Ok(()) => {}
             Err(NoAnswer::NotApproved(why)) => {
-                return Attempt::Refused(self.found(FoundCode::NotApproved.about(tool).and_said(why)));
+                return Attempt::Refused(self.found(FoundCode::NotApproved.about(tool).and_because(why)));
             }
-            Err(error) => return Attempt::NotSent(self.found(FoundCode::NotSent.said(error.to_string()))),
+            Err(error) => return Attempt::NotSent(self.found(Found::not_sent(error.found()))),
         }
         // What an error says that is an answer; `None` where no one knows.
         let over = match on_error {
@@ -362,16 +363,14 @@ impl McpAdapter {
             Ok(Answered { result, text, says }) => match says {
                 Says::Completed => Attempt::Done(self.whole_evidence(job, FoundCode::ToolCalled.about(tool), text)),
                 Says::Failed => match over {
-                    Some(code) => {
-                        Attempt::Refused(self.whole_evidence(job, code.about(tool).and_said(said(&result)), text))
-                    }
+                    Some(code) => Attempt::Refused(self.whole_evidence(job, quoting(code.about(tool), &result), text)),
                     None => Attempt::Unknown(self.evidence(FoundCode::ToolError.about(tool), text)),
                 },
-                Says::Neither(why) => Attempt::Unknown(
-                    self.evidence(FoundCode::ToolUnclear.about(tool).and_said(format!("it {why}")), text),
-                ),
+                Says::Neither(why) => {
+                    Attempt::Unknown(self.evidence(FoundCode::ToolUnclear.about(tool).and_because(why.alone()), text))
+                }
             },
-            Err(NoAnswer::NotSent(why)) => Attempt::NotSent(self.found(FoundCode::NotSent.said(why))),
+            Err(NoAnswer::NotSent(why)) => Attempt::NotSent(self.found(Found::not_sent(why))),
             // Whatever its code: servers answer with "invalid params" where the result of what they did does not fit their own schema,
             // and one that asks others answers with the errors of these.
             Err(NoAnswer::Error { code: status, message }) => {
@@ -379,7 +378,7 @@ impl McpAdapter {
                 let evidence = Evidence { status: Some(status), ..self.found(found) };
                 if over.is_some() { Attempt::Refused(evidence) } else { Attempt::Unknown(evidence) }
             }
-            Err(error) => Attempt::Unknown(self.found(FoundCode::NoAnswer.said(error.to_string()))),
+            Err(error) => Attempt::Unknown(self.found(FoundCode::NoAnswer.because(error.found()))),
         }
     }
 }
@@ -388,17 +387,16 @@ impl Adapter for McpAdapter {
     fn attempt(&self, job: &Job<'_>) -> Attempt {
         let link = match self.connection() {
             Ok(link) => link,
-            Err(error) => return Attempt::NotSent(self.found(self.unreachable(&error))),
+            Err(error) => return Attempt::NotSent(self.found(self.unreachable(error))),
         };
         // What it rests on was read over another one: that server may know of other things, or of nothing.
         if job.judge.connection().is_some_and(|number| number != link.number) {
-            let why = "the connection was lost after what it rests on was read again";
-            return Attempt::NotSent(self.found(FoundCode::NotSent.said(why)));
+            return Attempt::NotSent(self.found(Found::not_sent(FoundCode::ConnectionLost.alone())));
         }
         let attempt = self.try_once(&link, job);
         // A call that may still have its effect must not be followed by others on the same connection.
         if matches!(&attempt, Attempt::Unknown(evidence) if !is_answered(evidence)) {
-            self.give_up(&link, "a call was not answered in time");
+            self.give_up(&link);
         }
         attempt
     }
@@ -412,41 +410,40 @@ impl Adapter for McpAdapter {
         let at = probe.and_then(|probe| probe.at.as_deref());
         let link = match self.connection() {
             Ok(link) => link,
-            Err(error) => return unknown(self.unreachable(&error)),
+            Err(error) => return unknown(self.unreachable(error)),
         };
         let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
         let checked = self.check_approved(&link, tool, until);
         match checked.and_then(|()| self.call(&link, tool, arguments, None, until)) {
             Ok(Answered { says: Says::Neither(why), .. }) => {
-                unknown(FoundCode::ProbeUnclear.about(tool).and_said(format!("it {why}")))
+                unknown(FoundCode::ProbeUnclear.about(tool).and_because(why.alone()))
             }
             Ok(Answered { says: Says::Failed, result, .. }) => {
-                unknown(FoundCode::ToolError.about(tool).and_said(said(&result)))
+                unknown(quoting(FoundCode::ToolError.about(tool), &result))
             }
             Ok(answered) => match look(&answered.result, at) {
                 ProbeFound::There => Probed::There(self.evidence(FoundCode::ProbeFound.about(tool), answered.text)),
                 ProbeFound::Nothing => Probed::Absent(self.evidence(FoundCode::ProbeAbsent.about(tool), answered.text)),
-                ProbeFound::Unclear(why) => unknown(FoundCode::ProbeUnclear.about(tool).and_said(format!("it {why}"))),
+                ProbeFound::Unclear(why) => unknown(FoundCode::ProbeUnclear.about(tool).and_because(why)),
             },
             Err(error) => {
                 self.unanswered(&link, &error);
-                unknown(FoundCode::ProbeUnclear.about(tool).and_said(error.to_string()))
+                unknown(FoundCode::ProbeUnclear.about(tool).and_because(error.found()))
             }
         }
     }
 
-    fn observe(&self, read: &ExternalRead, schema: &FactSchema) -> Result<Reading, String> {
-        let told = |why: String| self.found(unread(read, why)).words();
-        let link = self.connection().map_err(|error| self.found(self.unreachable(&error)).words())?;
+    fn observe(&self, read: &ExternalRead, schema: &FactSchema) -> Result<Reading, Found> {
+        let link = self.connection().map_err(|error| self.hidden(self.unreachable(error)))?;
         match self.read(&link, read, schema, Instant::now() + OBSERVED_WITHIN) {
             Ok(reading) => Ok(reading),
-            Err(Unread::Answered(why) | Unread::Silent(why)) => Err(told(why)),
+            Err(Unread::Answered(why) | Unread::Silent(why)) => Err(self.hidden(unread(read, why))),
         }
     }
 
-    fn read(&self, place: &Read) -> Result<ToolAnswer, String> {
-        let link = self.connection().map_err(|error| self.found(self.unreachable(&error)).words())?;
-        self.read_place(&link, place).map_err(|why| self.known().hide(why))
+    fn read(&self, place: &Read) -> Result<ToolAnswer, Found> {
+        let link = self.connection().map_err(|error| self.hidden(self.unreachable(error)))?;
+        self.read_place(&link, place).map_err(|why| self.hidden(why))
     }
 
     fn compared(&self, place: &Read, answer: &str) -> Option<(String, SmolStr)> {
@@ -481,8 +478,8 @@ fn is_answered(evidence: &Evidence) -> bool {
 }
 
 /// A fact that could not be read, and why.
-fn unread(read: &ExternalRead, why: String) -> Found {
-    FoundCode::Unread.about(&read.fact).and_said(why)
+fn unread(read: &ExternalRead, why: Found) -> Found {
+    FoundCode::Unread.about(&read.fact).and_because(why)
 }
 
 #[cfg(test)]

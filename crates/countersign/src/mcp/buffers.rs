@@ -6,6 +6,7 @@
 
 use super::message::{Message, Refused};
 use axum::body::Bytes;
+use countersign_core::call::{Found, FoundCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -26,6 +27,13 @@ pub struct Buffers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many bytes of messages wait already (mcp.buffered_max = {0}); try again when some were read")]
 pub struct Full(usize);
+
+impl Full {
+    /// Why nothing more is read.
+    pub fn found(self) -> Found {
+        FoundCode::BuffersFull.number(self.0)
+    }
+}
 
 impl Buffers {
     /// With this bound.

@@ -2,12 +2,13 @@
 //! that readings and writes meet the same process and the same memory.
 
 use super::buffers::{Buffers, Held};
-use super::direct::{Direct, NoAnswer, Parts, understood, with_meta};
+use super::direct::{Direct, NoAnswer, Parts, understood, unlisted, with_meta};
 use super::message::{Kind, METHOD_NOT_FOUND, Members, Message, Raw, raw};
 use super::session::next_cursor;
 use super::settings::Place;
 use super::tool::{LISTED_FOR, Tool};
 use super::upstream::{Alive, Event, MESSAGE_BYTES_MAX};
+use countersign_core::call::{Found, FoundCode};
 use countersign_engine::outbox::Leave;
 use serde_json::json;
 use std::collections::HashMap;
@@ -44,7 +45,7 @@ struct State {
     /// Where messages go; the link ends when this is dropped.
     link: Option<mpsc::Sender<Message>>,
     /// Why it has ended.
-    ended: Option<String>,
+    ended: Option<Found>,
     /// Its tools, and when they were listed, unless it has said since that they have changed.
     known: Option<(Instant, Arc<Vec<Tool>>, Option<Held>)>,
     /// How often it has said that they have changed.
@@ -56,13 +57,13 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, why: &str) {
+    fn end(&self, why: &Found) {
         let mut state = self.state();
-        state.ended.get_or_insert_with(|| why.to_owned());
+        state.ended.get_or_insert_with(|| why.clone());
         state.link = None;
         for (_, answer) in state.waiting.drain() {
             // Whoever no longer waits needs no answer.
-            let _ = answer.send(Err(NoAnswer::Lost(format!("it ended: {why}"))));
+            let _ = answer.send(Err(NoAnswer::Lost(FoundCode::ConnectionEnded.because(why.clone()))));
         }
     }
 
@@ -115,7 +116,7 @@ impl Connection {
                     Event::Ended(why) => return heard.end(&why),
                 }
             }
-            heard.end("it closed its output");
+            heard.end(&FoundCode::OutputClosed.alone());
         });
         let listing = tokio::sync::Mutex::default();
         Ok(Self { number, inner, next: AtomicU64::new(next + 1), stateless, listing })
@@ -127,7 +128,7 @@ impl Connection {
     }
 
     /// Nothing more goes over it, and whoever waits is told.
-    pub fn close(&self, why: &str) {
+    pub fn close(&self, why: &Found) {
         self.inner.end(why);
     }
 
@@ -152,23 +153,23 @@ impl Connection {
         {
             let mut state = self.inner.state();
             if let Some(why) = &state.ended {
-                return Err(NoAnswer::NotSent(format!("it ended: {why}")));
+                return Err(NoAnswer::NotSent(FoundCode::ConnectionEnded.because(why.clone())));
             }
             state.waiting.insert(id, answer);
         }
         if self.inner.send(request).is_err() {
             self.inner.state().waiting.remove(&id);
-            return Err(NoAnswer::NotSent("it has ended, or does not read what it is sent".to_owned()));
+            return Err(NoAnswer::NotSent(FoundCode::InputUnread.alone()));
         }
         match tokio::time::timeout(within, answered).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(NoAnswer::Lost("it ended".to_owned())),
+            Ok(Err(_)) => Err(NoAnswer::Lost(FoundCode::ConnectionEnded.alone())),
             Err(_) => {
                 self.inner.state().waiting.remove(&id);
                 let cancelled = raw(&json!({"requestId": id, "reason": "no answer in time"}));
                 // It may have begun, so this is a courtesy and says nothing about what was done.
                 let _ = self.inner.send(Message::notification("notifications/cancelled", Some(cancelled)));
-                Err(NoAnswer::Lost(format!("no answer within {} ms", within.as_millis())))
+                Err(NoAnswer::within(within))
             }
         }
     }
@@ -216,7 +217,7 @@ impl Connection {
             let answer = self.request("tools/list", Some(params.to_raw()), LISTS_WITHIN, None).await?;
             let result = answer.result_raw().map(|result| Members::parse(result.get()));
             let Some(Ok(result)) = result else {
-                return Err(NoAnswer::Lost("its list of tools is no object".to_owned()));
+                return Err(NoAnswer::Lost(FoundCode::ToolListInvalid.alone()));
             };
             match (&mut held, answer.held.clone()) {
                 (Some(held), Some(more)) => held.absorb(more),
@@ -224,15 +225,15 @@ impl Connection {
             }
             bytes += answer.result_raw().map_or(0, |result| result.get().len());
             if bytes > MESSAGE_BYTES_MAX {
-                return Err(NoAnswer::Lost("its list of tools is too long".to_owned()));
+                return Err(NoAnswer::Lost(FoundCode::ToolListTooLong.alone()));
             }
             let cursor = next_cursor(&result);
             pages.push(result);
             match cursor {
                 Some(cursor) => params.set("cursor", cursor),
-                None => return Ok((Tool::parse_pages(pages.iter()).map_err(NoAnswer::Lost)?, held)),
+                None => return Ok((Tool::parse_pages(pages.iter()).map_err(unlisted)?, held)),
             }
         }
-        Err(NoAnswer::Lost(format!("its list of tools has more than {PAGES_MAX} pages")))
+        Err(NoAnswer::Lost(FoundCode::ToolListTooLong.alone()))
     }
 }

@@ -6,6 +6,7 @@ use super::session::next_cursor;
 use super::settings::Place;
 use super::tool::Tool;
 use super::upstream::{self, Alive, Event, Inlet};
+use countersign_core::call::{Found, FoundCode};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,13 +55,13 @@ pub fn not_listed(server: &str, why: &str) -> String {
 pub enum NoAnswer {
     /// Nothing was sent.
     #[error("{0}")]
-    NotSent(String),
+    NotSent(Found),
     /// It was sent, and no one knows what became of it.
     #[error("{0}")]
-    Lost(String),
+    Lost(Found),
     /// Nothing was sent, nor will be: the tool is not the one that was approved.
     #[error("{0}")]
-    NotApproved(String),
+    NotApproved(Found),
     /// The server answered with an error.
     #[error("it answered with error {code}: {message}")]
     Error {
@@ -69,6 +70,27 @@ pub enum NoAnswer {
         /// What it said.
         message: String,
     },
+}
+
+impl NoAnswer {
+    /// None came in this time.
+    pub(super) fn within(within: Duration) -> Self {
+        Self::Lost(FoundCode::NoAnswerWithin.number(within.as_millis()))
+    }
+
+    /// The same as a finding.
+    pub fn found(self) -> Found {
+        match self {
+            Self::NotSent(why) | Self::Lost(why) | Self::NotApproved(why) => why,
+            Self::Error { code, message } => FoundCode::ErrorAnswer.number(code).and_said(message),
+        }
+    }
+}
+
+/// A list that is none, which the server's operator is told of in the log.
+pub(super) fn unlisted(why: String) -> NoAnswer {
+    tracing::warn!(why, "a server's list of tools cannot be read");
+    NoAnswer::Lost(FoundCode::ToolListInvalid.alone())
 }
 
 impl Direct {
@@ -116,7 +138,7 @@ impl Direct {
             let answer = self.request("tools/list", Some(params.to_raw()), LISTS_WITHIN).await?;
             let result = answer.result_raw().map(|result| Members::parse(result.get()));
             let Some(Ok(result)) = result else {
-                return Err(NoAnswer::Lost("its list of tools is no object".to_owned()));
+                return Err(NoAnswer::Lost(FoundCode::ToolListInvalid.alone()));
             };
             match (&mut self.held, answer.held.clone()) {
                 (Some(held), Some(more)) => held.absorb(more),
@@ -124,16 +146,16 @@ impl Direct {
             }
             bytes += answer.result_raw().map_or(0, |result| result.get().len());
             if bytes > upstream::MESSAGE_BYTES_MAX {
-                return Err(NoAnswer::Lost("its list of tools is too long".to_owned()));
+                return Err(NoAnswer::Lost(FoundCode::ToolListTooLong.alone()));
             }
             let cursor = next_cursor(&result);
             pages.push(result);
             match cursor {
                 Some(cursor) => params.set("cursor", cursor),
-                None => return Tool::parse_pages(pages.iter()).map_err(NoAnswer::Lost),
+                None => return Tool::parse_pages(pages.iter()).map_err(unlisted),
             }
         }
-        Err(NoAnswer::Lost(format!("its list of tools has more than {PAGES_MAX} pages")))
+        Err(NoAnswer::Lost(FoundCode::ToolListTooLong.alone()))
     }
 
     /// Asks, and waits for the answer; what else comes meanwhile is passed over, and questions are refused.
@@ -143,18 +165,15 @@ impl Direct {
         let params = if self.stateless { Some(with_meta(params)) } else { params };
         let request = Message::request(id, method, params);
         self.link.try_send(request).map_err(|_| not_read())?;
-        let lost = |why: String| NoAnswer::Lost(why);
-        tokio::time::timeout(within, self.answer(id))
-            .await
-            .unwrap_or_else(|_| Err(lost(format!("no answer within {} ms", within.as_millis()))))
+        tokio::time::timeout(within, self.answer(id)).await.unwrap_or_else(|_| Err(NoAnswer::within(within)))
     }
 
     async fn answer(&mut self, id: u64) -> Result<Message, NoAnswer> {
         loop {
             let message = match self.events.recv().await {
                 Some((_, _, Event::Message(message))) => message,
-                Some((_, _, Event::Ended(why))) => return Err(NoAnswer::Lost(format!("it ended: {why}"))),
-                None => return Err(NoAnswer::Lost("it ended".to_owned())),
+                Some((_, _, Event::Ended(why))) => return Err(NoAnswer::Lost(FoundCode::ConnectionEnded.because(why))),
+                None => return Err(NoAnswer::Lost(FoundCode::ConnectionEnded.alone())),
             };
             match (message.kind(), message.id()) {
                 (Kind::Response, Some(found)) if found.get() == id.to_string() => return understood(message),
@@ -165,7 +184,7 @@ impl Direct {
 }
 
 fn not_read() -> NoAnswer {
-    NoAnswer::NotSent("it has ended, or does not read what it is sent".to_owned())
+    NoAnswer::NotSent(FoundCode::InputUnread.alone())
 }
 
 /// An answer that is an error says which.
@@ -173,8 +192,8 @@ pub(super) fn understood(message: Message) -> Result<Message, NoAnswer> {
     let Some(error) = message.error_raw() else { return Ok(message) };
     if message.is_own() {
         // The server said nothing: its link did.
-        let why = Members::parse(error.get()).ok().and_then(|error| error.text("message")).unwrap_or_default();
         let is_sent = message.error_code() != Some(NOT_SENT);
+        let why = message.why.map_or_else(|| FoundCode::ConnectionEnded.alone(), |why| *why);
         return Err(if is_sent { NoAnswer::Lost(why) } else { NoAnswer::NotSent(why) });
     }
     let members = Members::parse(error.get()).unwrap_or_default();

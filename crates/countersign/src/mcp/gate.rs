@@ -139,7 +139,6 @@ pub struct Guarded {
 /// Whether a tool is approved as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approval {
-    /// It is.
     AsItIs,
     /// Its definition is another than the one that was approved.
     Changed,

@@ -15,7 +15,6 @@ pub struct Lines<R> {
 /// One line, without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Text.
     Text(String),
     /// Not UTF-8.
     NotText,

@@ -12,6 +12,7 @@ pub use members::Members;
 use super::buffers::{Held, counted};
 use super::delivery::Delivery;
 use axum::body::Bytes;
+use countersign_core::call::{Found, FoundCode};
 use countersign_engine::outbox::Leave;
 use serde_json::value::{RawValue, to_raw_value};
 use std::sync::Arc;
@@ -72,6 +73,8 @@ pub struct Message {
     pub leave: Option<Box<Leave>>,
     /// Whether the gateway itself says it.
     is_own: bool,
+    /// Why there is no answer of the server, where the gateway itself says so.
+    pub why: Option<Box<Found>>,
 }
 
 /// Why text is no message.
@@ -165,6 +168,7 @@ impl Message {
             not_after: None,
             leave: None,
             is_own: false,
+            why: None,
         };
         if let Err(why) = names::outer(&message.members) {
             return Err(message.ambiguous(INVALID_REQUEST, why));
@@ -176,7 +180,9 @@ impl Message {
             (Ok(()), _) => Ok(message),
             // Anyone who waits for it must not wait forever.
             (Err(why), Some(id)) => {
-                Ok(Self::error(id, UPSTREAM_FAILED, &format!("what is answered can be read in two ways: {why}")))
+                let error =
+                    Self::error(id, UPSTREAM_FAILED, &format!("what is answered can be read in two ways: {why}"));
+                Ok(Self { why: Some(Box::new(FoundCode::NotJson.alone())), ..error })
             }
             (Err(why), None) => Err(message.ambiguous(INVALID_REQUEST, why)),
         }
@@ -213,6 +219,7 @@ impl Message {
             not_after: None,
             leave: None,
             is_own: true,
+            why: None,
         }
     }
 
@@ -226,19 +233,27 @@ impl Message {
         Self::answer(id, "error", raw(&serde_json::json!({"code": code, "message": message})))
     }
 
+    /// What is answered to a request in the place of its server.
+    pub fn unanswered(id: &RawValue, code: i64, why: Found) -> Self {
+        let said = match code {
+            NOT_SENT => format!("not sent: {}", why.why()),
+            _ => why.to_string(),
+        };
+        Self { why: Some(Box::new(why)), ..Self::error(id, code, &said) }
+    }
+
     /// Why it must not leave now. Asked once a connection takes it, right before its first byte.
-    pub fn held_back(&self) -> Option<String> {
+    pub fn held_back(&self) -> Option<Found> {
         if self.not_after.is_some_and(|not_after| Instant::now() > not_after) {
-            let why = "the server did not take it soon enough after the gate had let it pass; try again";
-            return Some(why.to_owned());
+            return Some(FoundCode::TakenTooLate.alone());
         }
-        self.leave.as_ref().and_then(|leave| leave.held_back()).map(|found| found.why())
+        self.leave.as_ref().and_then(|leave| leave.held_back())
     }
 
     /// What is answered to a request that was not sent.
-    pub fn not_sent(&self, why: &str) -> Option<Self> {
+    pub fn not_sent(&self, why: Found) -> Option<Self> {
         let id = self.id().filter(|_| self.kind == Kind::Request)?;
-        Some(Self::error(id, NOT_SENT, &format!("not sent: {why}")))
+        Some(Self::unanswered(id, NOT_SENT, why))
     }
 
     /// The code of the error that it is, if it is one.
@@ -261,6 +276,7 @@ impl Message {
             not_after: None,
             leave: None,
             is_own: true,
+            why: None,
         }
     }
 

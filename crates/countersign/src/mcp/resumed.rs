@@ -30,7 +30,6 @@ pub struct Notes {
 /// A session that was noted under a name.
 #[derive(Debug)]
 pub struct Noted {
-    /// The session.
     pub session: String,
     /// What was noted beside it.
     pub rest: String,

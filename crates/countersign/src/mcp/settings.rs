@@ -11,6 +11,7 @@ use super::buffers::BUFFERED_MAX;
 use super::methods;
 use crate::config::adapters::variables;
 use crate::config::table::{Table, number};
+use crate::hinted::bail_hinted;
 use anyhow::{Result, bail};
 use countersign_core::pact::duration_ms;
 use std::collections::BTreeMap;
@@ -96,7 +97,7 @@ pub enum Place {
 impl McpSettings {
     /// Reads the table `mcp`; relative paths start at `base`.
     pub fn parse(value: &Value, base: &Path) -> Result<Self> {
-        let Some(table) = value.as_table() else { bail!("key `mcp` must be a table\nhint: write [mcp]") };
+        let Some(table) = value.as_table() else { bail_hinted!("key `mcp` must be a table"; "write [mcp]") };
         let mut settings = Self::default();
         for (key, value) in table {
             match key.as_str() {
@@ -109,7 +110,7 @@ impl McpSettings {
                 "upstream" => (settings.upstreams, settings.proposals) = upstreams(value, base)?,
                 unknown => {
                     let keys = "`unmapped`, `session_idle`, `buffered_max`, `allow_methods` and `upstream`";
-                    bail!("key `mcp.{unknown}` is not known\nhint: the keys are {keys}")
+                    bail_hinted!("key `mcp.{unknown}` is not known"; "the keys are {keys}")
                 }
             }
         }
@@ -127,7 +128,7 @@ fn unmapped(value: &Value) -> Result<Unmapped> {
         Some("deny") => Ok(Unmapped::Deny),
         Some("pass") => Ok(Unmapped::Pass),
         Some("shadow") => Ok(Unmapped::Shadow),
-        _ => bail!("key `mcp.unmapped` must be \"deny\", \"pass\" or \"shadow\"\nhint: \"deny\" is the safe one"),
+        _ => bail_hinted!("key `mcp.unmapped` must be \"deny\", \"pass\" or \"shadow\""; "\"deny\" is the safe one"),
     }
 }
 
@@ -135,14 +136,14 @@ fn session_idle(value: &Value) -> Result<Duration> {
     let span = value.as_str().and_then(duration_ms).map(Duration::from_millis);
     match span.filter(|span| (SESSION_IDLE_MIN..=SESSION_IDLE_MAX).contains(span)) {
         Some(span) => Ok(span),
-        None => bail!("key `mcp.session_idle` must be a time from 1 s to one day\nhint: write it as \"30m\""),
+        None => bail_hinted!("key `mcp.session_idle` must be a time from 1 s to one day"; "write it as \"30m\""),
     }
 }
 
 fn allow_methods(value: &Value) -> Result<Vec<String>> {
     let names = value.as_array().map(|names| names.iter().map(|name| name.as_str().map(str::to_owned)));
     let Some(names) = names.and_then(Iterator::collect::<Option<Vec<String>>>) else {
-        bail!("key `mcp.allow_methods` must be a list of methods\nhint: write it as [\"vendor/status\"]");
+        bail_hinted!("key `mcp.allow_methods` must be a list of methods"; "write it as [\"vendor/status\"]");
     };
     names.iter().map(|name| allowed_method(name)).collect()
 }
@@ -150,10 +151,10 @@ fn allow_methods(value: &Value) -> Result<Vec<String>> {
 /// A method that may be allowed by name: one of which the gateway does not know already what becomes of it.
 pub fn allowed_method(name: &str) -> Result<String> {
     if name.is_empty() || name.len() > METHOD_BYTES_MAX || name.chars().any(|char| char.is_control() || char == ' ') {
-        bail!("`{name}` is not the name of a method\nhint: write it as the server has it, such as vendor/status");
+        bail_hinted!("`{name}` is not the name of a method"; "write it as the server has it, such as vendor/status");
     }
     if methods::request(name).or_else(|| methods::notification(name)).is_some() {
-        bail!("the method `{name}` need not be allowed: the gateway knows what becomes of it\nhint: leave it out");
+        bail_hinted!("the method `{name}` need not be allowed: the gateway knows what becomes of it"; "leave it out");
     }
     Ok(name.to_owned())
 }
@@ -162,7 +163,7 @@ type Upstreams = (BTreeMap<String, Place>, BTreeMap<String, Proposal>);
 
 fn upstreams(value: &Value, base: &Path) -> Result<Upstreams> {
     let Some(table) = value.as_table() else {
-        bail!("key `mcp.upstream` must be a table\nhint: write [mcp.upstream.NAME]")
+        bail_hinted!("key `mcp.upstream` must be a table"; "write [mcp.upstream.NAME]")
     };
     let (mut places, mut proposals) = Upstreams::default();
     for (name, value) in table {
@@ -182,24 +183,23 @@ pub fn checked_paths(paths: &[String]) -> Result<()> {
     match paths.iter().find(|path| !is_path(path)) {
         Some(path) => {
             let path = crate::terminal::inline(path);
-            bail!("`{path}` is not a path in an answer\nhint: write it as /updated_at, or /items/*/updated_at")
+            bail_hinted!("`{path}` is not a path in an answer"; "write it as /updated_at, or /items/*/updated_at")
         }
         None => Ok(()),
     }
 }
 
 fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
-    let hint = format!(
-        "hint: write [mcp.upstream.{name}] with `command = [\"program\", \"argument\"]` or `url = \"http://…\"`"
-    );
-    let Some(table) = value.as_table() else { bail!("key `mcp.upstream.{name}` must be a table\n{hint}") };
+    let hint =
+        format!("write [mcp.upstream.{name}] with `command = [\"program\", \"argument\"]` or `url = \"http://…\"`");
+    let Some(table) = value.as_table() else { bail_hinted!("key `mcp.upstream.{name}` must be a table"; "{hint}") };
     if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        bail!("key `mcp.upstream.{name}.{unknown}` is not known\n{hint}");
+        bail_hinted!("key `mcp.upstream.{name}.{unknown}` is not known"; "{hint}");
     }
     let env = match table.get("env") {
         None => Vec::new(),
         Some(_) if table.contains_key("url") => {
-            bail!("key `mcp.upstream.{name}.env` is for a server that is started\nhint: one that runs has its own")
+            bail_hinted!("key `mcp.upstream.{name}.env` is for a server that is started"; "one that runs has its own")
         }
         Some(env) => variables(&Table::new(format!("mcp.upstream.{name}.env"), env)?, base)?,
     };
@@ -217,9 +217,7 @@ fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
 /// An address that is spoken to; TLS is not.
 fn address(url: &str) -> Result<Place> {
     if !url.starts_with("http://") || url.parse::<axum::http::Uri>().is_err() {
-        bail!(
-            "`{url}` is not an address of a server\nhint: write it as http://127.0.0.1:8000/mcp; TLS is not supported"
-        );
+        bail_hinted!("`{url}` is not an address of a server"; "write it as http://127.0.0.1:8000/mcp; TLS is not supported");
     }
     Ok(Place::Url(url.to_owned()))
 }
@@ -227,9 +225,7 @@ fn address(url: &str) -> Result<Place> {
 /// An upstream from the command line: `name=command …` or `name=http://…`.
 pub fn upstream(text: &str) -> Result<(String, Place)> {
     let Some((name, rest)) = text.split_once('=') else {
-        bail!(
-            "`{text}` names no upstream\nhint: write --upstream 'name=command argument …' or --upstream name=http://…"
-        );
+        bail_hinted!("`{text}` names no upstream"; "write --upstream 'name=command argument …' or --upstream name=http://…");
     };
     let place =
         if rest.starts_with("http://") || rest.starts_with("https://") { address(rest)? } else { command(rest)? };
@@ -240,7 +236,7 @@ pub fn upstream(text: &str) -> Result<(String, Place)> {
 pub fn command(text: &str) -> Result<Place> {
     match words(text) {
         Some(words) if !words.is_empty() => Ok(Place::Command(Program { words, env: Vec::new() })),
-        _ => bail!("`{text}` is not a command\nhint: close every quote; a program comes first"),
+        _ => bail_hinted!("`{text}` is not a command"; "close every quote; a program comes first"),
     }
 }
 
@@ -268,9 +264,7 @@ fn checked(name: &str) -> Result<String> {
     // `a_` and the tool `b` would have the name of `a` and the tool `_b`.
     let is_split = name.contains(SEPARATOR) || name.ends_with('_');
     if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.bytes().all(known) || is_split {
-        bail!(
-            "`{name}` cannot name an upstream\nhint: up to {NAME_CHARS_MAX} letters, digits, `-` and single `_` inside, such as bank"
-        );
+        bail_hinted!("`{name}` cannot name an upstream"; "up to {NAME_CHARS_MAX} letters, digits, `-` and single `_` inside, such as bank");
     }
     Ok(name.to_owned())
 }
@@ -379,7 +373,7 @@ mod tests {
             "[upstream.a]\nurl = \"http://a\"\n[upstream.a.tool.x]\nignore = [\"updated_at\"]",
             "[upstream.a]\nurl = \"http://a\"\n[upstream.a.tool.x]\nignores = [\"/updated_at\"]",
         ] {
-            let error = read(text).expect_err(text).to_string();
+            let error = crate::terminal::Report::of_error(&read(text).expect_err(text)).to_string();
             assert!(error.contains("hint: "), "{text}: {error}");
         }
         for text in ["bank", "=x", "a b=x", "a='x", "a="] {

@@ -9,6 +9,7 @@ mod process;
 use super::buffers::{Buffers, Held};
 use super::message::Message;
 use super::settings::Place;
+use countersign_core::call::Found;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -23,7 +24,7 @@ pub const MESSAGE_BYTES_MAX: usize = 32 << 20;
 pub enum Event {
     Message(Message),
     /// The link has ended, for this reason; nothing more comes.
-    Ended(String),
+    Ended(Found),
 }
 
 /// Where the events of many links come together: the link's number, which time it was opened, and what came.
@@ -97,7 +98,7 @@ impl Alive {
 }
 
 /// Opens a link. What is sent to the server goes into the sender; the link ends when that is dropped.
-pub fn open(place: &Place, inlet: Inlet, alive: Alive) -> Result<mpsc::Sender<Message>, String> {
+pub fn open(place: &Place, inlet: Inlet, alive: Alive) -> Result<mpsc::Sender<Message>, Found> {
     let (outgoing, messages) = mpsc::channel(WAITING_MAX);
     match place {
         Place::Command(program) => process::open(program, messages, inlet, alive)?,

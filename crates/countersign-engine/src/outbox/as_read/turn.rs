@@ -8,7 +8,6 @@ use countersign_core::call::EffectId;
 use countersign_core::decide::{target, touched_by_reading, touches};
 use countersign_core::effect::Phase;
 use countersign_core::session::{Held, HeldTurn, Reread};
-use countersign_core::utc::Utc;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -112,11 +111,5 @@ impl Inner {
     fn since_ms(&self, since: Instant) -> u64 {
         let elapsed = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.gate.now_ms().saturating_sub(elapsed)
-    }
-
-    /// Who has a turn, in words, for a call that was decided already.
-    pub(in crate::outbox) fn held_by(&self, holder: &Holder) -> String {
-        let Holder { effect, server, since, .. } = holder;
-        format!("{effect} has the turn at `{server}` since {}", Utc(self.since_ms(*since)))
     }
 }

@@ -9,9 +9,7 @@ pub struct State {
     pub server: [u8; 2],
     /// What each session has of each place.
     pub sessions: [[Option<Held>; 2]; 2],
-    /// The clients.
     pub clients: [Client; 2],
-    /// The writes.
     pub writes: [Write; 3],
     /// How many changes past the gate are left.
     pub strangers: u8,
@@ -97,7 +95,6 @@ pub enum Phase {
     Refused,
 }
 
-/// A write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Write {
     /// How far it is.

@@ -18,13 +18,20 @@ pub struct Base {
 
 /// Text that is no base.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}\nhint: write it as https://payments.example/v1")]
+#[error("{0}")]
 pub struct NotABase(&'static str);
+
+impl NotABase {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some("write it as https://payments.example/v1".to_owned())
+    }
+}
 
 /// A path that does not stay below the base.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the path {0:?} does not stay below the adapter's base")]
-pub struct NotBelow(String);
+pub struct NotBelow(pub String);
 
 impl Base {
     /// The address of a path below.

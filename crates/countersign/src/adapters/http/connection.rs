@@ -5,7 +5,8 @@
 //! no one knows whether it arrived: saving a handshake is not worth a doubt.
 
 use super::base::Base;
-use crate::adapters::address::{self, Cidr};
+use crate::adapters::address::{self, Cidr, NotAllowed};
+use countersign_core::call::{Found, FoundCode};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::fmt;
@@ -36,8 +37,8 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Opens a line that is good until then. The error says what was missing, for people.
-    pub fn open(&self, until: Instant) -> Result<Connection, String> {
+    /// Opens a line that is good until then.
+    pub fn open(&self, until: Instant) -> Result<Connection, Found> {
         let opened_by = until.min(Instant::now() + self.timeout);
         let addresses = self.resolve(opened_by)?;
         let stream = self.connect(&addresses, opened_by)?;
@@ -45,7 +46,7 @@ impl Connector {
         let mut line = match &self.tls {
             None => Connection::Plain(timed),
             Some((config, name)) => {
-                let failed = |error: &dyn fmt::Display| format!("TLS with {} failed: {error}", self.base);
+                let failed = |error: &dyn fmt::Display| FoundCode::TlsFailed.about(&self.base).and_said(error);
                 let mut connection =
                     ClientConnection::new(Arc::clone(config), name.clone()).map_err(|error| failed(&error))?;
                 while connection.is_handshaking() {
@@ -58,7 +59,7 @@ impl Connector {
         Ok(line)
     }
 
-    fn resolve(&self, until: Instant) -> Result<Vec<SocketAddr>, String> {
+    fn resolve(&self, until: Instant) -> Result<Vec<SocketAddr>, Found> {
         let Base { host, port, .. } = &self.base;
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, *port)]);
@@ -69,29 +70,30 @@ impl Connector {
         // Sending fails where no one waits any more, and then no one minds.
         std::thread::spawn(move || drop(answer.send(names(&name, port))));
         match answered.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(Ok(addresses)) if addresses.is_empty() => Err(format!("{host} has no address")),
+            Ok(Ok(addresses)) if addresses.is_empty() => Err(FoundCode::NoAddress.about(host)),
             Ok(Ok(addresses)) => Ok(addresses),
-            Ok(Err(error)) => Err(format!("{host} was not found: {error}")),
-            Err(_) => Err(format!("{host} was not found in time")),
+            Ok(Err(error)) => Err(FoundCode::HostNotFound.about(host).and_said(error)),
+            Err(_) => Err(FoundCode::HostNotFound.about(host).and_because(FoundCode::NoTime.alone())),
         }
     }
 
     /// Connects to the first address that may be called and answers. What is checked is what is connected to.
-    fn connect(&self, addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, String> {
-        let mut why = String::new();
+    fn connect(&self, addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Found> {
+        let mut why = FoundCode::NoAddress.about(&self.base);
         for address in addresses {
             match address::check(address.ip(), &self.listed) {
-                Err(forbidden) => why = format!("{} is not called: {forbidden}", self.base),
+                Err(NotAllowed(address)) => why = FoundCode::AddressNotAllowed.about(address),
                 Ok(false) if self.tls.is_none() => {
-                    why = format!("{} is not called: {} is public, and this is not encrypted", self.base, address.ip());
+                    why = FoundCode::NotEncrypted.about(address.ip());
                 }
-                Ok(_) => match TcpStream::connect_timeout(address, left(until).map_err(|e| e.to_string())?) {
+                Ok(_) => match TcpStream::connect_timeout(address, left(until).map_err(|_| FoundCode::NoTime.alone())?)
+                {
                     Ok(stream) => {
                         // Only speed depends on it.
                         drop(stream.set_nodelay(true));
                         return Ok(stream);
                     }
-                    Err(error) => why = format!("no connection to {address}: {error}"),
+                    Err(error) => why = FoundCode::NotConnected.about(address).and_said(error),
                 },
             }
         }

@@ -1,6 +1,7 @@
 //! One request and its answer over a line that is open. `ureq` frames HTTP; the line is ours, and so is every timeout.
 
 use super::connection::Connection;
+use countersign_core::call::{Found, FoundCode};
 use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,8 +25,8 @@ pub struct Answer {
 pub struct NoAnswer {
     /// Whether a byte of the request may have left.
     pub is_sent: bool,
-    /// What happened, for people.
-    pub why: String,
+    /// What the library, or the system below it, said.
+    pub why: Found,
     /// The status, where at least that came.
     pub status: Option<u16>,
 }
@@ -33,18 +34,18 @@ pub struct NoAnswer {
 /// Sends a request and reads the answer, at most so many bytes of its body.
 pub fn exchange(connection: Connection, request: Request<Vec<u8>>, body_bytes_max: usize) -> Result<Answer, NoAnswer> {
     let is_sent = Arc::new(AtomicBool::new(false));
-    let failed = |status: Option<u16>, why: String| NoAnswer { is_sent: is_sent.load(Ordering::SeqCst), why, status };
+    let failed = |status: Option<u16>, why: Found| NoAnswer { is_sent: is_sent.load(Ordering::SeqCst), why, status };
     let connector = Ready { connection: Mutex::new(Some(connection)), is_sent: Arc::clone(&is_sent) };
     let agent = ureq::Agent::with_parts(config(), connector, Nowhere);
     let sent = if request.body().is_empty() { agent.run(request.map(drop)) } else { agent.run(request) };
-    let mut response = sent.map_err(|error| failed(None, cause(&error)))?;
+    let mut response = sent.map_err(|error| failed(None, FoundCode::ConnectionFailed.said(cause(&error))))?;
     let status = response.status().as_u16();
     let etag = strong_etag(response.headers());
     let mut body = Vec::new();
     let limit = u64::try_from(body_bytes_max).unwrap_or(u64::MAX);
     let mut reader = response.body_mut().with_config().limit(u64::MAX).reader();
     let read = reader.by_ref().take(limit).read_to_end(&mut body);
-    read.map_err(|error| failed(Some(status), format!("the answer broke off: {error}")))?;
+    read.map_err(|error| failed(Some(status), FoundCode::BrokenOff.said(error)))?;
     // One byte more tells whether there is more; if the line breaks right there, what is kept is still whole enough to say so.
     let is_whole = body.len() < body_bytes_max || matches!(reader.read(&mut [0]), Ok(0));
     Ok(Answer { status, etag, body, is_whole })

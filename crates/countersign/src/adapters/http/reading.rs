@@ -3,7 +3,7 @@
 use super::super::breaker::Breaker;
 use super::super::kept;
 use super::{Failed, HttpAdapter};
-use countersign_core::call::{Evidence, ExternalHow, ExternalRead, FoundCode, Send};
+use countersign_core::call::{Evidence, ExternalHow, ExternalRead, Found, FoundCode, Send};
 use countersign_core::json;
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
@@ -29,20 +29,16 @@ impl Read {
     /// A service that does not know what to do with it answers 412 and has done nothing. That is the better mistake: a call
     /// without it would pass on what is no longer so, and its verdict says `conditional`. So where there is nothing to bind it
     /// to, it is not sent, and the error says why.
-    pub(super) fn condition_for(&self, send: &Send) -> Result<(HeaderName, String), String> {
-        let Send::Http { path, .. } = send else { return Err("this is no HTTP request".into()) };
+    pub(super) fn condition_for(&self, send: &Send) -> Result<(HeaderName, String), Found> {
+        let Send::Http { path, .. } = send else { return Err(FoundCode::WrongKind.alone()) };
         let seen = || self.facts.iter().zip(&self.etags);
         let same = seen().find(|(_, (read, _))| read == path);
         let only = seen().next().filter(|_| self.etags.len() == 1);
         match same.or(only) {
             Some((_, (_, Some(etag)))) => Ok((header::IF_MATCH, etag.clone())),
             Some((FactAsRead { value: None, .. }, _)) => Ok((header::IF_NONE_MATCH, "*".into())),
-            Some((FactAsRead { fact, .. }, _)) => Err(format!(
-                "{fact} came without a strong ETag, so the call cannot be bound to what was read; the service must give one"
-            )),
-            None => Err(format!(
-                "several facts were read, and none of them at {path}, so the call cannot be bound to what was read"
-            )),
+            Some((FactAsRead { fact, .. }, _)) => Err(FoundCode::NoEtag.about(fact)),
+            None => Err(FoundCode::NotBound.about(path)),
         }
     }
 }
@@ -71,12 +67,12 @@ impl HttpAdapter {
         &self,
         outside: &ExternalRead,
         schema: &FactSchema,
-    ) -> Result<Option<Attributes>, String> {
+    ) -> Result<Option<Attributes>, Found> {
         let read = self.read_one(&self.looking, outside, schema, Instant::now() + OBSERVE_TIMEOUT, &|| Ok(()));
         match read {
             Ok((value, ..)) => Ok(value),
             Err(Failed::NotSent(evidence) | Failed::Never(evidence) | Failed::Unknown(evidence)) => {
-                Err(evidence.words())
+                Err(*evidence.found)
             }
         }
     }
@@ -91,24 +87,24 @@ impl HttpAdapter {
         halted: &dyn Fn() -> Result<(), Evidence>,
     ) -> Result<(Option<Attributes>, &'r str, Option<String>), Failed> {
         let ExternalRead { fact, adapter, how } = outside;
-        let unread = |why: String| self.found(FoundCode::Unread.about(fact).and_said(why));
+        let unread = |why: Found| self.found(FoundCode::Unread.about(fact).and_because(why));
         let ExternalHow::Path(path) = how else {
-            return Err(Failed::Never(unread(format!("{} reads paths, and this is none", self.name))));
+            return Err(Failed::Never(unread(FoundCode::WrongSource.about(&self.name))));
         };
         if *adapter != self.name {
-            return Err(Failed::Never(unread(format!("it lives with {adapter}, and the call goes to {}", self.name))));
+            return Err(Failed::Never(unread(FoundCode::OtherAdapter.about(adapter))));
         }
         let answer = self.send(breaker, self.request("GET", path, None)?, until, halted);
         let answer = answer.map_err(|failed| match failed {
             // No answer to a read leaves no doubt: reading does nothing.
-            Failed::NotSent(evidence) | Failed::Unknown(evidence) => Failed::NotSent(unread(evidence.words())),
-            Failed::Never(evidence) => Failed::Never(unread(evidence.words())),
+            Failed::NotSent(evidence) | Failed::Unknown(evidence) => Failed::NotSent(unread(*evidence.found)),
+            Failed::Never(evidence) => Failed::Never(unread(*evidence.found)),
         })?;
         // A clear answer that cannot be used will be the same next time: waiting for another would keep everyone fenced out, and
         // act by itself whenever it comes.
         let value = match answer.status {
             200 if !answer.is_whole || answer.body.len() > self.response_bytes_max => {
-                return Err(Failed::Never(unread("the answer is too long".into())));
+                return Err(Failed::Never(unread(FoundCode::AnswerTooLong.alone())));
             }
             200 => {
                 let value = attributes(&answer.body, schema).and_then(|value| kept::fact(value, &self.known));
@@ -116,9 +112,9 @@ impl HttpAdapter {
             }
             404 | 410 => None,
             status if super::outcome::is_passing(status) => {
-                return Err(Failed::NotSent(unread(FoundCode::Answered.alone().words(Some(status.into())))));
+                return Err(Failed::NotSent(unread(FoundCode::Answered.number(status))));
             }
-            status => return Err(Failed::Never(unread(FoundCode::Answered.alone().words(Some(status.into()))))),
+            status => return Err(Failed::Never(unread(FoundCode::Answered.number(status)))),
         };
         Ok((value, path, answer.etag))
     }
@@ -126,9 +122,9 @@ impl HttpAdapter {
 
 /// The attributes of a fact in a JSON object. A service says more about a thing than a pact asks for, so other members are
 /// passed over, and null is what is absent; but what the pact does ask for must be there and fit.
-fn attributes(body: &[u8], schema: &FactSchema) -> Result<Attributes, String> {
-    let text = std::str::from_utf8(body).map_err(|_| "the answer is not text".to_owned())?;
-    let mut object = json::parse_object_exact(text).map_err(|error| format!("the answer does not fit: {error}"))?;
+fn attributes(body: &[u8], schema: &FactSchema) -> Result<Attributes, Found> {
+    let text = std::str::from_utf8(body).map_err(|_| FoundCode::NotText.alone())?;
+    let mut object = json::parse_object_exact(text).map_err(|_| FoundCode::NotJson.alone())?;
     object.retain(|name, value| schema.contains_key(name.as_str()) && !value.is_null());
-    Attributes::from_json(&object, schema).map_err(|error| format!("the answer does not fit: {error}"))
+    Ok(Attributes::from_json(&object, schema)?)
 }

@@ -1,6 +1,7 @@
 //! TLS: which certificates are trusted, and by which cryptography.
 
-use anyhow::{Context as _, Result, bail};
+use crate::hinted::{OrHinted as _, bail_hinted, hinted};
+use anyhow::Result;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -10,19 +11,19 @@ use std::sync::Arc;
 /// A client's side of TLS for one host: with the certificates of a file, or with the public ones.
 pub fn client(host: &str, ca: Option<&Path>) -> Result<(Arc<ClientConfig>, ServerName<'static>)> {
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-        anyhow::anyhow!("`{host}` cannot be in a certificate\nhint: `base` needs a host name or an address")
+        anyhow::Error::from(hinted!("`{host}` cannot be in a certificate"; "`base` needs a host name or an address"))
     })?;
     let mut roots = RootCertStore::empty();
     match ca {
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Some(path) => {
             let shown = path.display();
-            let read = || format!("cannot read the certificates in {shown}\nhint: `ca` names a file in PEM");
-            for certificate in CertificateDer::pem_file_iter(path).with_context(read)? {
-                roots.add(certificate.with_context(read)?).with_context(read)?;
+            let read = || hinted!("cannot read the certificates in {shown}"; "`ca` names a file in PEM");
+            for certificate in CertificateDer::pem_file_iter(path).or_hinted(read)? {
+                roots.add(certificate.or_hinted(read)?).or_hinted(read)?;
             }
             if roots.is_empty() {
-                bail!("there is no certificate in {shown}\nhint: `ca` names a file in PEM");
+                bail_hinted!("there is no certificate in {shown}"; "`ca` names a file in PEM");
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::session::Session;
 use super::settings::Settings;
-use countersign_core::call::FoundCode;
+use countersign_core::call::{Found, FoundCode};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -45,9 +45,8 @@ impl Pool {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Failure::Busy(
-                    FoundCode::NotSent.said(format!("all {} connections are in use", self.settings.pool)),
-                ));
+                let busy = FoundCode::ConnectionsInUse.number(self.settings.pool);
+                return Err(Failure::Busy(Found::not_sent(busy)));
             }
             state = self.freed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -77,7 +76,7 @@ pub struct Lease<'a> {
 impl Lease<'_> {
     /// The connection.
     pub fn session(&mut self) -> Result<&mut Session, Failure> {
-        self.session.as_mut().ok_or_else(|| Failure::Lost(FoundCode::NotSent.said("the connection was given back")))
+        self.session.as_mut().ok_or_else(|| Failure::Lost(Found::not_sent(FoundCode::ConnectionEnded.alone())))
     }
 
     /// Gives back a connection that is in no transaction.

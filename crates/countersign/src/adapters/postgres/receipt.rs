@@ -7,7 +7,7 @@
 use super::failure::{Failure, surely_not_committed};
 use super::session::Session;
 use super::values::Text;
-use countersign_core::call::{Evidence, FoundCode};
+use countersign_core::call::{Evidence, Found, FoundCode};
 use countersign_core::value::Attributes;
 use countersign_engine::outbox::FactAsRead;
 use serde_json::Value as Json;
@@ -31,7 +31,7 @@ pub enum Known {
     /// It did not, and a void receipt keeps it so.
     Void,
     /// Its key is that of another call's receipt. So it did not happen, and cannot: the key is taken.
-    Foreign(String),
+    Foreign(Found),
     /// There is no trace of it, and no transaction under way that has got as far as its receipt.
     Nothing,
 }
@@ -94,7 +94,8 @@ impl Receipts {
             client.batch_execute("rollback").await?;
             let (of_origin, of_effect): (&str, &str) = (row.try_get(4)?, row.try_get(5)?);
             if (of_origin, of_effect) != (origin, effect) {
-                return Ok(Known::Foreign(format!("{of_effect} of the log {of_origin}")));
+                let log = FoundCode::OfLog.about(of_origin);
+                return Ok(Known::Foreign(FoundCode::ForeignReceipt.about(of_effect).and_because(log)));
             }
             if row.try_get(1)? {
                 return Ok(Known::Void);

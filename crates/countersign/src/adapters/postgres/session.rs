@@ -22,7 +22,7 @@ const IDLE_MS_MAX: u64 = 10_000;
 
 /// What is said when the time is up.
 pub fn too_late() -> Found {
-    FoundCode::NoAnswer.said("no answer came in time")
+    FoundCode::NoAnswer.because(FoundCode::NoTime.alone())
 }
 
 /// What moves a connection. It ends without waiting, since an adapter may be dropped where no one may wait.
@@ -35,7 +35,7 @@ impl Driver {
 
     fn within<T>(&self, deadline: Instant, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         let runtime =
-            self.0.as_ref().ok_or_else(|| Failure::Lost(FoundCode::NotSent.said("the connection has ended")))?;
+            self.0.as_ref().ok_or_else(|| Failure::Lost(Found::not_sent(FoundCode::ConnectionEnded.alone())))?;
         // Pinned here, since a transaction's future is large and would be copied at every hand that it goes through.
         let work = pin!(work);
         runtime.block_on(async {
@@ -86,8 +86,8 @@ impl Link {
 impl Session {
     /// Connects, and sets what holds for the session.
     pub fn open(settings: &Settings, deadline: Instant) -> Result<Self, Failure> {
-        let driver = Driver::new()
-            .map_err(|error| Failure::Lost(FoundCode::Unreachable.about("PostgreSQL").and_said(error.to_string())))?;
+        let driver =
+            Driver::new().map_err(|error| Failure::Lost(FoundCode::Unreachable.about("PostgreSQL").and_said(error)))?;
         let client = driver.within(deadline, async {
             let client = match &settings.tls {
                 Some(tls) => {

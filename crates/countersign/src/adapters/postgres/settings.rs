@@ -4,7 +4,8 @@
 use super::tls::Tls;
 use crate::adapters::secret::Environment;
 use crate::config::adapters::PostgresSettings;
-use anyhow::{Context as _, Result};
+use crate::hinted::{OrHinted, hinted};
+use anyhow::Result;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr as _;
@@ -61,8 +62,9 @@ impl Settings {
         let url = given.url.read(&format!("adapters.{name}.url"), environment)?;
         // The text that was refused is not quoted: it can hold a password.
         let mut config = Config::from_str(url.reveal()).map_err(|_| {
-            anyhow::anyhow!(
-                "`adapters.{name}.url` is not the URL of a PostgreSQL database\nhint: write `postgres://user@host/database`"
+            hinted!(
+                "`adapters.{name}.url` is not the URL of a PostgreSQL database";
+                "write `postgres://user@host/database`"
             )
         })?;
         // Without a word about it, only what stays on this machine goes in clear.
@@ -82,16 +84,16 @@ impl Settings {
 }
 
 fn trusted(name: &str, given: &PostgresSettings) -> Result<Tls> {
-    let ca = given.ca.as_deref().with_context(|| {
-        format!(
-            "with TLS, `adapters.{name}.ca` must name the file of the authorities to trust\n\
-             hint: systems keep the public ones in a file such as /etc/ssl/certs/ca-certificates.crt; `tls = \"off\"` sends \
+    let ca = given.ca.as_deref().or_hinted(|| {
+        hinted!(
+            "with TLS, `adapters.{name}.ca` must name the file of the authorities to trust";
+            "systems keep the public ones in a file such as /etc/ssl/certs/ca-certificates.crt; `tls = \"off\"` sends \
              everything in clear"
         )
     })?;
     Tls::trusting(ca).map_err(|error| {
-        anyhow::anyhow!(
-            "`adapters.{name}.ca`: {error}\nhint: it must be a PEM file with the certificates of authorities"
+        anyhow::Error::from(
+            hinted!("`adapters.{name}.ca`: {error}"; "it must be a PEM file with the certificates of authorities"),
         )
     })
 }

@@ -30,12 +30,10 @@ pub struct Wanted {
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// A table's name that is none.
-    #[error("`{0}` is not the name of a table\nhint: write `accounts` or `bank.accounts`; capitals need double quotes")]
+    #[error("`{0}` is not the name of a table")]
     Table(String),
     /// A step that the database refused.
-    #[error(
-        "{what}: {said}\nhint: this takes the owner of the tables; name its URL with --as-env, or run the output of --print yourself"
-    )]
+    #[error("{what}: {said}")]
     Step {
         /// What was to be done.
         what: String,
@@ -43,18 +41,32 @@ pub enum SetupError {
         said: String,
     },
     /// The database cannot be reached.
-    #[error("no connection to the database: {0}\nhint: is it running, and may this user connect?")]
+    #[error("no connection to the database: {0}")]
     Connect(String),
     /// The agents' role can still write.
     #[error(
-        "`{role}` can still write to {tables}: it owns them, is a superuser, or is a member of a role that may write\n\
-         hint: give agents a role of their own, without membership in others"
+        "`{role}` can still write to {tables}: it owns them, is a superuser, or is a member of a role that may write"
     )]
     StillWrites {
         /// The agents' role.
         role: String,
         tables: String,
     },
+}
+
+impl SetupError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Table(..) => "write `accounts` or `bank.accounts`; capitals need double quotes",
+            Self::Step { .. } => {
+                "this takes the owner of the tables; name its URL with --as-env, or run the output of --print yourself"
+            }
+            Self::Connect(..) => "is it running, and may this user connect?",
+            Self::StillWrites { .. } => "give agents a role of their own, without membership in others",
+        };
+        Some(hint.to_owned())
+    }
 }
 
 /// The steps, in order.

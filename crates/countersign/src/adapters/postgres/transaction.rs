@@ -24,7 +24,6 @@ const BEGIN: &str = "begin isolation level read committed";
 /// How a transaction ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// Committed.
     Committed(Evidence),
     /// Rolled back: the action does not hold on what was read.
     Blocked(Reason),
@@ -96,7 +95,7 @@ async fn act(link: &mut Link, job: &Job<'_>, receipts: &Receipts, origin: &str) 
     for outside in &read {
         // A column of another type than the pact says must not come as far as a condition.
         let fits = outside.value.as_ref().map_or(Ok(()), |value| value.check(&job.judge.schema(&outside.fact)));
-        fits.map_err(|error| Ended::Refused(FoundCode::Misfit.about(&outside.fact).and_said(error.to_string())))?;
+        fits.map_err(|error| Ended::Refused(FoundCode::Misfit.about(&outside.fact).and_because(error.into())))?;
     }
     let judged = judge(job, &read).map_err(Ended::Blocked)?;
     let Send::Sql { statements } = &judged else {
@@ -151,8 +150,7 @@ async fn lock(
     if found.value.is_some() {
         return Ok(found);
     }
-    let table = query_table(sql(read)?)
-        .ok_or_else(|| Failure::Refused(FoundCode::Misfit.about(format!("the query of {}", read.fact))))?;
+    let table = query_table(sql(read)?).ok_or_else(|| misfit(read, FoundCode::QueryNotAllowed.alone()))?;
     client.batch_execute(&format!("lock table {table} in share row exclusive mode")).await?;
     query(client, read, statement).await
 }
@@ -161,8 +159,13 @@ async fn lock(
 pub fn sql(read: &ExternalRead) -> Result<&str, Failure> {
     match &read.how {
         ExternalHow::Query(sql) => Ok(sql),
-        _ => Err(Failure::Refused(FoundCode::Misfit.about(format!("the source of {}", read.fact)))),
+        _ => Err(misfit(read, FoundCode::WrongSource.about("PostgreSQL"))),
     }
+}
+
+/// What was read is not as the pact says, or cannot be read as it says.
+fn misfit(read: &ExternalRead, why: Found) -> Failure {
+    Failure::Refused(FoundCode::Misfit.about(&read.fact).and_because(why))
 }
 
 /// Reads one fact.
@@ -170,12 +173,9 @@ pub async fn query(client: &Client, read: &ExternalRead, statement: &Statement) 
     let rows = client.query(statement, &[&Text(read.fact.id())]).await?;
     let value = match rows.as_slice() {
         [] => None,
-        [row] => {
-            Some(attributes(row).map_err(|said| Failure::Refused(FoundCode::Misfit.about(&read.fact).and_said(said)))?)
-        }
+        [row] => Some(attributes(row).map_err(|why| misfit(read, why))?),
         many => {
-            let said = format!("{} rows were found; its key must find one", many.len());
-            return Err(Failure::Refused(FoundCode::Misfit.about(&read.fact).and_said(said)));
+            return Err(misfit(read, FoundCode::TooManyRows.number(many.len())));
         }
     };
     Ok(FactAsRead { fact: read.fact.clone(), value })
@@ -235,5 +235,5 @@ fn one_row(statement: &Sql, changed: u64) -> Result<(), Ended> {
         return Ok(());
     }
     let front: String = statement.sql.chars().take(60).collect();
-    Err(Ended::Refused(FoundCode::NotOneRow.about(changed).and_said(front)))
+    Err(Ended::Refused(FoundCode::NotOneRow.number(changed).and_said(front)))
 }

@@ -4,6 +4,7 @@
 //! `uuid` as well as with a `bigint`. What comes back is accepted only where it can mean one thing: there are no floats in facts,
 //! so there are none here.
 
+use countersign_core::call::{Found, FoundCode};
 use countersign_core::decimal::{self, DECIMAL_SCALE};
 use countersign_core::limits::{FACT_BYTES_MAX, INTEGER_MAX};
 use countersign_core::value::{Attributes, Value};
@@ -81,12 +82,15 @@ fn array<'a>(items: impl Iterator<Item = &'a Value>) -> String {
 }
 
 /// The attributes that a row gives; what is NULL is absent.
-pub fn attributes(row: &Row) -> Result<Attributes, String> {
+pub fn attributes(row: &Row) -> Result<Attributes, Found> {
     let mut fields = Vec::with_capacity(row.len());
     for (at, column) in row.columns().iter().enumerate() {
         let Cell(value) = row.try_get(at).map_err(|error| {
-            let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-            format!("column `{}`: {cause}", column.name())
+            let unread = FoundCode::Column.about(column.name());
+            match error.source().and_then(|source| source.downcast_ref::<Found>()) {
+                Some(why) => unread.and_because(why.clone()),
+                None => unread.and_said(error.source().map_or_else(|| error.to_string(), ToString::to_string)),
+            }
         })?;
         if let Some(value) = value {
             fields.push((SmolStr::new(column.name()), value));
@@ -95,7 +99,7 @@ pub fn attributes(row: &Row) -> Result<Attributes, String> {
     let attributes = Attributes::from_fields(fields);
     match attributes.bytes() {
         ..=FACT_BYTES_MAX => Ok(attributes),
-        bytes => Err(format!("the row has {bytes} bytes; a fact has at most {FACT_BYTES_MAX}")),
+        bytes => Err(FoundCode::FactTooLarge.number(bytes)),
     }
 }
 
@@ -108,7 +112,7 @@ impl<'a> FromSql<'a> for Cell {
             (Kind::Domain(inner), _) => return Self::from_sql(inner, raw),
             (Kind::Array(_), _) => {
                 let items = Vec::<Self>::from_sql(ty, raw)?;
-                let items = items.into_iter().map(|Cell(item)| item.ok_or("an item of the array is NULL"));
+                let items = items.into_iter().map(|Cell(item)| item.ok_or_else(|| FoundCode::ItemIsNull.alone()));
                 Value::Set(Arc::new(items.collect::<Result<_, _>>()?))
             }
             (Kind::Enum(_), _) => string(std::str::from_utf8(raw)?),
@@ -116,20 +120,14 @@ impl<'a> FromSql<'a> for Cell {
             (_, &Type::INT2) => Value::Long(i16::from_sql(ty, raw)?.into()),
             (_, &Type::INT4) => Value::Long(i32::from_sql(ty, raw)?.into()),
             (_, &Type::INT8) => long(i64::from_sql(ty, raw)?.into())?,
-            (_, &Type::NUMERIC) => long(integral(raw).ok_or(
-                "a number with a fraction or beyond ±(2^53-1) is no value of a fact; scale it: `(price * 100)::bigint`",
-            )?)?,
+            (_, &Type::NUMERIC) => long(integral(raw).ok_or_else(|| FoundCode::NumberNotExact.alone())?)?,
             // The server pads what has a fixed length with spaces that mean nothing.
             (_, &Type::BPCHAR) => string(std::str::from_utf8(raw)?.trim_end_matches(' ')),
             (_, &Type::TEXT | &Type::VARCHAR | &Type::NAME | &Type::UNKNOWN) => string(std::str::from_utf8(raw)?),
             (_, &Type::UUID) => string(&uuid(raw)),
             (_, other) if other.name() == "citext" => string(std::str::from_utf8(raw)?),
             (_, other) => {
-                return Err(format!(
-                    "type `{}` has no counterpart in facts; cast it: `::text`, or `extract(epoch from …)::bigint` for a time",
-                    other.name()
-                )
-                .into());
+                return Err(FoundCode::TypeNotSupported.about(other.name()).into());
             }
         };
         Ok(Self(Some(value)))
@@ -148,9 +146,9 @@ fn string(text: &str) -> Value {
     Value::String(SmolStr::new(text))
 }
 
-fn long(number: i128) -> Result<Value, &'static str> {
+fn long(number: i128) -> Result<Value, Found> {
     let number = i64::try_from(number).ok().filter(|number| (-INTEGER_MAX..=INTEGER_MAX).contains(number));
-    number.map(Value::Long).ok_or("a number beyond ±(2^53-1) is no value of a fact; cast it: `::text`")
+    number.map(Value::Long).ok_or_else(|| FoundCode::NumberTooLarge.alone())
 }
 
 fn uuid(raw: &[u8]) -> String {

@@ -90,7 +90,8 @@ fn certificates_that_cannot_be_read_are_said_at_the_start() {
     {
         let text = format!("[adapters.p]\nkind = \"http\"\nbase = \"https://p.example\"\nca = \"{path}\"");
         let config = crate::config::Config::parse(&text, std::path::Path::new("")).unwrap();
-        let said = crate::adapters::build(&config.adapters, &|_| None, "o").err().unwrap().to_string();
+        let error = crate::adapters::build(&config.adapters, &|_| None, "o").err().unwrap();
+        let said = crate::terminal::Report::of_error(&error).to_string();
         assert!(said.contains(part) && said.contains("hint: "), "{said}");
     }
 }

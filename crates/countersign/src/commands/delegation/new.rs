@@ -1,7 +1,7 @@
 //! `countersign delegation new`: give part of a right to another agent, offline.
 
 use super::{lines, reduced, token as read_token};
-use crate::commands::{Failure, Outcome, fact_word};
+use crate::commands::{Exit, Failure, Outcome, fact_word};
 use crate::config::Config;
 use crate::key_file;
 use crate::terminal::{note, say, say_json};
@@ -78,7 +78,7 @@ pub struct NewArgs {
 
 /// Makes the delegation.
 pub fn run(args: &NewArgs, config: &Config) -> Result<Outcome> {
-    let delegator = AgentId::new(args.delegator.as_str()).map_err(|error| Failure::usage(error.to_string()))?;
+    let delegator = AgentId::new(args.delegator.as_str()).map_err(|error| Failure::of(Exit::Usage, error))?;
     let key = key_file::read(&args.key)?;
     let mut scope = scope(args)?;
     let token = match &args.from {
@@ -97,7 +97,7 @@ pub fn run(args: &NewArgs, config: &Config) -> Result<Outcome> {
             extend(&from, &key, &scope)
         }
     };
-    let token = token.map_err(|error| Failure::no(error.to_string()))?;
+    let token = token.map_err(|error| Failure::of(Exit::No, error))?;
     let chain = reduced(&token)?;
     if args.json {
         say_json(&json!({"delegation": token, "sha256": chain.token().to_string()}));
@@ -170,7 +170,7 @@ fn scope(args: &NewArgs) -> Result<Scope> {
 
 fn pair(given: &str) -> Result<(SmolStr, &str)> {
     let (name, value) = given.split_once('=').ok_or_else(|| Failure::usage(format!("`{given}` is not NAME=VALUE")))?;
-    check_identifier(name).map_err(|error| Failure::usage(error.to_string()))?;
+    check_identifier(name).map_err(|error| Failure::of(Exit::Usage, error))?;
     Ok((name.into(), value))
 }
 

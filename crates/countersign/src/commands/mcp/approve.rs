@@ -15,7 +15,7 @@ use self::twice::note_volatile;
 use super::Upstreams;
 use crate::client::{Call, Client};
 use crate::commands::fact::waits;
-use crate::commands::{Connection, Failure, OPERATOR, Outcome, fact_path};
+use crate::commands::{Connection, Exit, Failure, OPERATOR, Outcome, fact_path};
 use crate::config::Config;
 use crate::mcp::adapter::Rules;
 use crate::mcp::buffers::{BUFFERED_MAX, Buffers};
@@ -99,8 +99,8 @@ pub struct ApproveArgs {
 
 /// Shows, and approves.
 pub fn run(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
-    checked_paths(&args.ignore).map_err(|error| Failure::usage(error.to_string()))?;
-    checked_paths(&args.only).map_err(|error| Failure::usage(error.to_string()))?;
+    checked_paths(&args.ignore).map_err(|error| Failure::of(Exit::Usage, error))?;
+    checked_paths(&args.only).map_err(|error| Failure::of(Exit::Usage, error))?;
     let upstreams = args.upstreams.chosen(config)?;
     let client = if args.show { None } else { Some(args.connection.client(config)?) };
     if let Some(client) = &client {

@@ -6,7 +6,7 @@ use super::approve::{
 };
 use super::{GateClient, Unmapped, open_gateway, secret};
 use crate::client::{Call, Client};
-use crate::commands::{Failure, OPERATOR, Outcome, init, is_refused_as};
+use crate::commands::{Exit, Failure, OPERATOR, Outcome, init, is_refused_as};
 use crate::config::{self, Config};
 use crate::data::ONE_GATE;
 use crate::mcp::adapter::Rules;
@@ -95,7 +95,7 @@ struct Guarded<'a> {
 
 /// Sets everything up, and serves the agent that started it.
 pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
-    let usage = |error: anyhow::Error| anyhow::Error::from(Failure::usage(error.to_string()));
+    let usage = |error: anyhow::Error| anyhow::Error::from(Failure::of(Exit::Usage, error));
     if let Some(folder) = &args.cwd {
         // Nothing else runs in this process yet.
         std::env::set_current_dir(folder).with_context(|| format!("{} is no folder to run in", folder.display()))?;
@@ -153,7 +153,7 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
 
 /// The server's name and where it is.
 fn server(args: &TryArgs) -> Result<(String, Place)> {
-    let usage = |error: anyhow::Error| anyhow::Error::from(Failure::usage(error.to_string()));
+    let usage = |error: anyhow::Error| anyhow::Error::from(Failure::of(Exit::Usage, error));
     let name = match &args.name {
         Some(name) => name.clone(),
         None => settings::derived_name(&args.server).unwrap_or_else(|| "server".to_owned()),

@@ -1,11 +1,12 @@
 //! `countersign pact init`.
 
 use crate::commands::mcp::read_tools;
-use crate::commands::{Failure, Outcome};
+use crate::commands::{Exit, Failure, Outcome};
+use crate::hinted::{OrHinted, hinted};
 use crate::mcp::draft;
 use crate::mcp::settings::{self, Place};
 use crate::terminal::{note, say_exactly};
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -41,9 +42,9 @@ pub fn run(args: &InitArgs) -> Result<Outcome> {
             .hint("name it as the settings of the gate and the gateway do, with --name")
     })?;
     let (name, mut place): (String, Place) =
-        settings::upstream(&format!("{named}={}", args.mcp)).map_err(|error| Failure::usage(error.to_string()))?;
+        settings::upstream(&format!("{named}={}", args.mcp)).map_err(|error| Failure::of(Exit::Usage, error))?;
     if !args.env.is_empty() {
-        place.add_environment(&args.env).map_err(|error| Failure::usage(error.to_string()))?;
+        place.add_environment(&args.env).map_err(|error| Failure::of(Exit::Usage, error))?;
     }
     let tools = read_tools(&name, &place)?;
     let text =
@@ -59,7 +60,7 @@ pub fn run(args: &InitArgs) -> Result<Outcome> {
     };
     let written = std::fs::OpenOptions::new().write(true).create_new(true).open(file);
     let written = written.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
-    written.with_context(|| format!("cannot write {}\nhint: choose a file that is not there yet", file.display()))?;
+    written.or_hinted(|| hinted!("cannot write {}", file.display(); "choose a file that is not there yet"))?;
     note(format_args!("Wrote {0}. Read its questions, then: countersign pact check {0}", file.display()));
     Ok(Outcome::Yes)
 }

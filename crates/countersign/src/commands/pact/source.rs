@@ -1,6 +1,7 @@
 //! The files that pacts come from, loaded with everything that is wrong with them.
 
 use crate::commands::Failure;
+use crate::hinted::{OrHinted as _, hinted};
 use anyhow::{Context as _, Result};
 use countersign_core::ids::PactName;
 use countersign_core::pact::Pact;
@@ -27,8 +28,8 @@ pub struct PactFile {
 impl PactFile {
     /// Reads and loads one file.
     pub fn read(path: &Path) -> Result<Self> {
-        let hint = "hint: name a pact's TOML file, or a folder of them";
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}\n{hint}", path.display()))?;
+        let text = std::fs::read_to_string(path)
+            .or_hinted(|| hinted!("cannot read {}", path.display(); "name a pact's TOML file, or a folder of them"))?;
         let (pact, problems) = match load(&text) {
             Ok(loaded) => (Some(Arc::new(loaded.pact)), loaded.warnings),
             Err(problems) => (None, problems),

@@ -4,7 +4,8 @@ use super::source;
 use crate::adapters::postgres::settings::{LOCK_TIMEOUT_MS, POOL, SCHEMA, STATEMENT_TIMEOUT_MS};
 use crate::adapters::secret::Source;
 use crate::config::table::Table;
-use anyhow::{Result, bail};
+use crate::hinted::bail_hinted;
+use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,17 +41,16 @@ pub fn parse(table: &Table<'_>, base: &Path) -> Result<PostgresSettings> {
         None => None,
         Some("on") => Some(true),
         Some("off") => Some(false),
-        Some(_) => bail!(
-            "`{}.tls` must be \"on\" or \"off\"\nhint: without it, only this machine is spoken to in clear",
-            table.at()
-        ),
+        Some(_) => {
+            bail_hinted!("`{}.tls` must be \"on\" or \"off\"", table.at(); "without it, only this machine is spoken to in clear")
+        }
     };
     let time =
         |key, usual| Ok::<_, anyhow::Error>(table.duration(key, TIMEOUT_MAX)?.unwrap_or(Duration::from_millis(usual)));
     let schema = table.string("schema")?.unwrap_or_else(|| SCHEMA.to_owned());
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if schema.len() > 63 || !schema.chars().all(plain) || !schema.starts_with(|c: char| c.is_ascii_lowercase()) {
-        bail!("`{}.schema` must be lower-case letters, digits and _\nhint: write `schema = \"{SCHEMA}\"`", table.at());
+        bail_hinted!("`{}.schema` must be lower-case letters, digits and _", table.at(); "write `schema = \"{SCHEMA}\"`");
     }
     Ok(PostgresSettings {
         url: source(table, ("url", url), base)?,

@@ -1,5 +1,6 @@
 //! What a tool answered: whether it is a result, and whether that says that the call is over.
 
+use countersign_core::call::{Found, FoundCode};
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -21,16 +22,16 @@ pub(super) enum Says {
     /// It is over, and the tool says that it failed.
     Failed,
     /// Neither: for this reason.
-    Neither(&'static str),
+    Neither(FoundCode),
 }
 
 impl Answered {
     /// Reads a result. What two readers could understand in two ways says nothing about what was done.
-    pub(super) fn parse(text: String) -> Result<Self, String> {
-        serde_json::from_str::<NoNameTwice>(&text).map_err(|error| format!("its answer is no result: {error}"))?;
-        let result: Value = serde_json::from_str(&text).map_err(|_| "its answer is no result".to_owned())?;
+    pub(super) fn parse(text: String) -> Result<Self, Found> {
+        serde_json::from_str::<NoNameTwice>(&text).map_err(|_| FoundCode::NotJson.alone())?;
+        let result: Value = serde_json::from_str(&text).map_err(|_| FoundCode::NotJson.alone())?;
         if !result.is_object() {
-            return Err("its answer is no result: it is not an object".to_owned());
+            return Err(FoundCode::NotAnObject.alone());
         }
         let says = says(&result);
         Ok(Self { result, text, says })
@@ -40,17 +41,17 @@ impl Answered {
 fn says(result: &Value) -> Says {
     // A server that promises to do it, or that wants to know more first, may have begun.
     if result.get("task").is_some() {
-        return Says::Neither("answered with a task, which is not over");
+        return Says::Neither(FoundCode::TaskPromised);
     }
     match result.get("resultType").map(Value::as_str) {
         None | Some(Some("complete")) => {}
-        Some(Some("input_required")) => return Says::Neither("asks for more, and does not say what it has done"),
-        Some(_) => return Says::Neither("answered with a result of a type that is not known"),
+        Some(Some("input_required")) => return Says::Neither(FoundCode::AsksForMore),
+        Some(_) => return Says::Neither(FoundCode::UnknownResult),
     }
     match result.get("isError") {
         None | Some(Value::Bool(false)) => Says::Completed,
         Some(Value::Bool(true)) => Says::Failed,
-        Some(_) => Says::Neither("does not say clearly whether it failed"),
+        Some(_) => Says::Neither(FoundCode::FailureUnclear),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::adapters::kept;
 use crate::adapters::secret::Known;
+use countersign_core::call::{Found, FoundCode};
 use countersign_core::decimal;
 use countersign_core::json;
 use countersign_core::pact::FactSchema;
@@ -20,11 +21,10 @@ pub(super) fn attributes(
     key: Option<&(SmolStr, SmolStr)>,
     schema: &FactSchema,
     known: &Known,
-) -> Result<Option<Attributes>, String> {
-    let result = json::parse_answer(text).map_err(|error| error.to_string())?;
+) -> Result<Option<Attributes>, Found> {
+    let result = json::parse_answer(text).map_err(|_| FoundCode::NotJson.alone())?;
     let place = at_place(result, at)?;
-    let place =
-        place.ok_or_else(|| format!("the answer has no {at}; a tool that finds nothing must give null there"))?;
+    let place = place.ok_or_else(|| FoundCode::NothingAt.about(at))?;
     let found = match key {
         Some((member, is)) => element(place, at, member, is)?,
         None => place,
@@ -35,18 +35,17 @@ pub(super) fn attributes(
         other => alone(other, at, schema)?,
     };
     if object.is_empty() && schema.len() == 1 && schema.values().all(|field| field.required) {
-        return Err(format!("{at} of the answer is an empty object"));
+        return Err(FoundCode::EmptyAt.about(at));
     }
-    let value = Attributes::declared_in(&object, schema).map_err(|error| error.to_string())?;
+    let value = Attributes::declared_in(&object, schema)?;
     kept::fact(value, known).map(Some)
 }
 
 /// Follows a JSON pointer. A text that it leads into, or ends at and that holds an object or a list, is read as JSON.
-fn at_place(mut value: Value, at: &str) -> Result<Option<Value>, String> {
+fn at_place(mut value: Value, at: &str) -> Result<Option<Value>, Found> {
     for token in at.split('/').skip(1) {
         if let Value::String(text) = &value {
-            value =
-                json::parse_answer(text).map_err(|error| format!("the text on the way to {at} is no JSON: {error}"))?;
+            value = json::parse_answer(text).map_err(|_| FoundCode::TextNotJson.about(at))?;
         }
         let token = token.replace("~1", "/").replace("~0", "~");
         let next = match &mut value {
@@ -70,8 +69,8 @@ fn at_place(mut value: Value, at: &str) -> Result<Option<Value>, String> {
 }
 
 /// The element of a list that is meant. None is not an error: the list says so.
-fn element(list: Value, at: &str, member: &str, is: &str) -> Result<Value, String> {
-    let Value::Array(items) = list else { return Err(format!("{at} of the answer is no list")) };
+fn element(list: Value, at: &str, member: &str, is: &str) -> Result<Value, Found> {
+    let Value::Array(items) = list else { return Err(FoundCode::NotAList.about(at)) };
     let is_meant = |item: &Value| match item.get(member) {
         Some(Value::String(text)) => text == is,
         Some(Value::Number(number)) => number.to_string() == is,
@@ -80,15 +79,15 @@ fn element(list: Value, at: &str, member: &str, is: &str) -> Result<Value, Strin
     let mut meant = items.into_iter().filter(is_meant);
     match (meant.next(), meant.next()) {
         (found, None) => Ok(found.unwrap_or(Value::Null)),
-        (_, Some(_)) => Err(format!("several elements of {at} have the `{member}` {is}")),
+        (_, Some(_)) => Err(FoundCode::NotOneElement.about(at)),
     }
 }
 
 /// A value that is no object is the only attribute of its type.
-fn alone(value: Value, at: &str, schema: &FactSchema) -> Result<Map<String, Value>, String> {
+fn alone(value: Value, at: &str, schema: &FactSchema) -> Result<Map<String, Value>, Found> {
     let mut attributes = schema.iter();
     let (Some((name, field)), None) = (attributes.next(), attributes.next()) else {
-        return Err(format!("{at} of the answer is no object"));
+        return Err(FoundCode::NotAnObjectAt.about(at));
     };
     let value = match (&value, &field.ty) {
         // A number in a text that people are shown.
@@ -106,13 +105,13 @@ pub(super) enum Probe {
     /// There is no trace of it.
     Nothing,
     /// Neither, for this reason.
-    Unclear(String),
+    Unclear(Found),
 }
 
 /// Looks for a call in the answer of a probe, at a place where the pact names one.
 pub(super) fn look(result: &Value, at: Option<&str>) -> Probe {
     let Some(content) = result.get(STRUCTURED) else {
-        return Probe::Unclear(format!("answers without {STRUCTURED}, and does not say whether it finds anything"));
+        return Probe::Unclear(FoundCode::NotStructured.alone());
     };
     let place = match at {
         Some(at) => result.pointer(at),
@@ -123,14 +122,12 @@ pub(super) fn look(result: &Value, at: Option<&str>) -> Probe {
     };
     match place {
         _ if is_nothing(content) => Probe::Nothing,
-        None => Probe::Unclear(format!("answers without {}", at.unwrap_or(STRUCTURED))),
+        None => Probe::Unclear(FoundCode::NothingAt.about(at.unwrap_or(STRUCTURED))),
         Some(place) if is_nothing(place) => Probe::Nothing,
         // `{"found": false}` has members too.
-        Some(Value::Object(_)) if at.is_none() => Probe::Unclear(
-            "answers with an object, and the probe of the pact does not say `at` where to look in it".to_owned(),
-        ),
+        Some(Value::Object(_)) if at.is_none() => Probe::Unclear(FoundCode::ProbeWithoutAt.alone()),
         Some(place) if is_something(place) => Probe::There,
-        Some(_) => Probe::Unclear(format!("gives neither a value nor null at {}", at.unwrap_or(STRUCTURED))),
+        Some(_) => Probe::Unclear(FoundCode::NeitherAt.about(at.unwrap_or(STRUCTURED))),
     }
 }
 
@@ -152,9 +149,12 @@ fn is_something(value: &Value) -> bool {
     }
 }
 
-/// The first text of a result.
-pub(super) fn said(result: &Value) -> &str {
-    result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or("it does not say why")
+/// A finding with the first text of a result, if there is one.
+pub(super) fn quoting(found: Found, result: &Value) -> Found {
+    match result.pointer("/content/0/text").and_then(Value::as_str) {
+        Some(said) => found.and_said(said),
+        None => found,
+    }
 }
 
 #[cfg(test)]
@@ -200,13 +200,13 @@ mod tests {
                 Ok(json!({"balance": 1234})),
             ),
             (text("{\"balance\": 12.345}"), at_text, None, balance, Err("more than 2 digits")),
-            (text("about a lot"), at_text, None, balance, Err("must be Money<2>")),
-            (text("about a lot"), "/content/0/text/balance", None, balance, Err("is no JSON")),
+            (text("about a lot"), at_text, None, balance, Err("must be Money")),
+            (text("about a lot"), "/content/0/text/balance", None, balance, Err("is not JSON")),
             (structured(&events), "/structuredContent/events", Some("a"), event, Ok(json!({"title": "A", "room": 1}))),
             (structured(&events), "/structuredContent/events", Some("7"), event, Ok(json!({"title": "B", "room": 2}))),
             (structured(&events), "/structuredContent/events", Some("gone"), event, Ok(Value::Null)),
             (structured(&events), "/structuredContent/events", Some("twice"), event, Err("several elements")),
-            (structured(&json!({"events": {}})), "/structuredContent/events", Some("a"), event, Err("is no list")),
+            (structured(&json!({"events": {}})), "/structuredContent/events", Some("a"), event, Err("is not a list")),
             (
                 structured(&json!({})),
                 "/structuredContent/events",
@@ -233,7 +233,7 @@ mod tests {
             let found = found.map(|found| found.map_or(Value::Null, |found| found.to_json()));
             match (&found, expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(*found, expected, "{answer}"),
-                (Err(why), Err(expected)) => assert!(why.contains(expected), "{answer}: {why}"),
+                (Err(why), Err(expected)) => assert!(why.to_string().contains(expected), "{answer}: {why}"),
                 other => panic!("{answer}: {other:?}"),
             }
         }

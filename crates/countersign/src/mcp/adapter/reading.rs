@@ -6,6 +6,7 @@ use crate::mcp::connection::Connection;
 use crate::mcp::direct::NoAnswer;
 use crate::mcp::gate::{AS_READ, SERVER_TYPE, tool_fact};
 use crate::mcp::message::raw;
+use countersign_core::call::{Found, FoundCode};
 use countersign_core::ids::{FactId, FactType};
 use countersign_core::session::Place;
 use countersign_core::value::{Attributes, Value as FactValue};
@@ -16,26 +17,26 @@ use std::time::Instant;
 impl McpAdapter {
     /// What a tool that was approved as one that only reads answers, or what a resource holds. An error that the server answers with is
     /// an answer; no answer is none.
-    pub(super) fn read_place(&self, link: &Connection, place: &Place) -> Result<ToolAnswer, String> {
+    pub(super) fn read_place(&self, link: &Connection, place: &Place) -> Result<ToolAnswer, Found> {
         let until = Instant::now() + OBSERVED_WITHIN;
-        let arguments: Value = serde_json::from_str(&place.arguments).map_err(|error| error.to_string())?;
+        let arguments: Value = serde_json::from_str(&place.arguments).map_err(|_| FoundCode::BadArguments.alone())?;
         let (answered, rules) = if place.tool == RESOURCE {
             if !self.may_be_used() {
-                return Err(format!("agents may use the tools of {} and nothing else", self.name));
+                return Err(FoundCode::OnlyTools.about(&self.name));
             }
             let within = until.saturating_duration_since(Instant::now());
             let asked = link.request(RESOURCE, Some(raw(&arguments)), within, None);
             let answered = self.threads.handle.block_on(asked);
             (answered.map(|answer| answer.result_raw().map(|result| result.get().to_owned())), Rules::default())
         } else {
-            self.check_approved(link, &place.tool, until).map_err(|error| error.to_string())?;
+            self.check_approved(link, &place.tool, until).map_err(NoAnswer::found)?;
             let rules = self.reading_rules(&place.tool)?;
             let answered = self.call(link, &place.tool, &arguments, None, until);
             (answered.map(|answered| Some(answered.text)), rules)
         };
         let answer = match answered {
             Ok(Some(answer)) => answer,
-            Ok(None) => return Err("its answer is no result".to_owned()),
+            Ok(None) => return Err(FoundCode::NotAnObject.alone()),
             // That there is no such resource is a reading: if there is one later, that is a change.
             Err(NoAnswer::Error { code, message }) if place.tool == RESOURCE => {
                 json!({"error": {"code": code, "message": message}}).to_string()
@@ -46,11 +47,11 @@ impl McpAdapter {
             }
             Err(error) => {
                 self.unanswered(link, &error);
-                return Err(error.to_string());
+                return Err(error.found());
             }
         };
         if self.known().is_in(&answer) {
-            return Err(format!("what {} answers holds a secret that the server was started with", place.tool));
+            return Err(FoundCode::HoldsSecret.alone());
         }
         let (compared, projection) = (rules.compared(&answer), rules.name());
         Ok(ToolAnswer { answer, compared, projection, connection: link.number })
@@ -65,12 +66,11 @@ impl McpAdapter {
     }
 
     /// What an operator said of the answers of a tool that only reads.
-    pub(super) fn reading_rules(&self, tool: &str) -> Result<Rules, String> {
+    pub(super) fn reading_rules(&self, tool: &str) -> Result<Rules, Found> {
         let value = tool_fact(&self.name, tool).ok().and_then(|fact| self.fact(&fact)).unwrap_or_default();
         let is_guarded = value.get("guard") == Some(&FactValue::String(AS_READ.into()));
         if value.get("read_only") != Some(&FactValue::Bool(true)) || !is_guarded {
-            let approve = format!("countersign mcp approve {}/{tool} --guard as-read", self.name);
-            return Err(format!("{}/{tool} is not approved as a tool that the gate reads; {approve}", self.name));
+            return Err(FoundCode::ToolNotRead.about(format!("{}/{tool}", self.name)));
         }
         let paths = |name: &str| match value.get(name) {
             Some(FactValue::Set(paths)) => {

@@ -290,7 +290,7 @@ fn a_server_puts_its_secret_or_any_amount_of_text_into_what_is_kept() {
     );
     let read = call("transfer", Some(("leaks", "/structuredContent"))).outside.remove(0);
     let schema = Judging { send: tool("transfer"), halted: false }.schema(&read.fact);
-    let refused = world.adapter.observe(&read, &schema).expect_err("is refused");
+    let refused = world.adapter.observe(&read, &schema).expect_err("is refused").to_string();
     assert!(refused.contains("holds a secret") && !refused.contains(SECRET), "{refused}");
 }
 

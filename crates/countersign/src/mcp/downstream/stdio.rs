@@ -48,6 +48,7 @@ fn not_taken(message: &Message, full: &Full) -> Message {
 }
 
 /// Reads messages until the client closes its side; what is none is answered with an error.
+#[expect(clippy::result_large_err, reason = "the error is the answer, and goes on as it is")]
 fn read(inbox: &mpsc::Sender<Message>, buffers: &Arc<Buffers>) {
     let most = u64::try_from(MESSAGE_BYTES_MAX).unwrap_or(u64::MAX);
     let mut input = std::io::stdin().lock();

@@ -32,7 +32,7 @@ impl Session {
                 Kind::Notification => self.told(slot, message).await,
                 Kind::Response => self.answered(slot, message).await,
             },
-            Event::Ended(why) => self.ended(slot, &why).await,
+            Event::Ended(why) => self.ended(slot, &why.to_string()).await,
         }
     }
 

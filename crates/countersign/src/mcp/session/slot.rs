@@ -103,7 +103,7 @@ impl Slot {
             Ok(link) => self.link = Some(link),
             Err(why) => {
                 self.ended();
-                return Err(why);
+                return Err(why.to_string());
             }
         }
         // A handshake is repeated only where it was finished, and not in front of another.

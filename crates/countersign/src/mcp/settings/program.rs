@@ -4,7 +4,8 @@
 
 use super::Place;
 use crate::adapters::secret::{Known, Secret, Source};
-use anyhow::{Result, bail};
+use crate::hinted::bail_hinted;
+use anyhow::Result;
 use std::ffi::{OsStr, OsString};
 
 /// What every server gets, where it is set: where programs and folders are, and in which language to write. `LC_…` too.
@@ -61,7 +62,7 @@ impl Place {
     /// Adds variables from the command line: `NAME` is passed on, `NAME=VALUE` is set.
     pub fn add_environment(&mut self, variables: &[String]) -> Result<()> {
         let Self::Command(program) = self else {
-            bail!("--env is for a server that is started\nhint: one that runs has its own environment");
+            bail_hinted!("--env is for a server that is started"; "one that runs has its own environment");
         };
         for variable in variables {
             let (name, source) = match variable.split_once('=') {
@@ -69,7 +70,7 @@ impl Place {
                 None => (variable.as_str(), Source::Env(variable.clone())),
             };
             if name.is_empty() || name.contains('\0') {
-                bail!("`{variable}` names no variable\nhint: write --env NAME or --env NAME=VALUE");
+                bail_hinted!("`{variable}` names no variable"; "write --env NAME or --env NAME=VALUE");
             }
             program.env.push((name.to_owned(), source));
         }

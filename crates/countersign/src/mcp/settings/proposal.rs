@@ -2,6 +2,7 @@
 //! counts. Nothing of it counts by itself: an admin approves it with `countersign mcp approve`, and a fact says so.
 
 use super::checked_paths;
+use crate::hinted::bail_hinted;
 use crate::mcp::gate::AS_READ;
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
@@ -55,7 +56,7 @@ impl Proposal {
         let mut tools = BTreeMap::new();
         if let Some(value) = table.get("tool") {
             let Some(table) = value.as_table() else {
-                bail!("key `{name}.tool` must be a table\nhint: write [{name}.tool.TOOL]")
+                bail_hinted!("key `{name}.tool` must be a table"; "write [{name}.tool.TOOL]")
             };
             for (tool, value) in table {
                 tools.insert(tool.clone(), ToolProposal::parse(&format!("{name}.tool.{tool}"), value)?);
@@ -72,7 +73,7 @@ impl Proposal {
 
 impl ToolProposal {
     fn parse(name: &str, value: &Value) -> Result<Self> {
-        let Some(table) = value.as_table() else { bail!("key `{name}` must be a table\nhint: write [{name}]") };
+        let Some(table) = value.as_table() else { bail_hinted!("key `{name}` must be a table"; "write [{name}]") };
         let mut proposal = Self::default();
         for (key, value) in table {
             match key.as_str() {
@@ -84,9 +85,7 @@ impl ToolProposal {
                 "ignore" => proposal.ignore = paths(name, key, value)?,
                 "only" => proposal.only = paths(name, key, value)?,
                 unknown => {
-                    bail!(
-                        "key `{name}.{unknown}` is not known\nhint: the keys are `guard`, `reads`, `ignore` and `only`"
-                    )
+                    bail_hinted!("key `{name}.{unknown}` is not known"; "the keys are `guard`, `reads`, `ignore` and `only`")
                 }
             }
         }
@@ -98,14 +97,14 @@ fn guard(name: &str, value: &Value) -> Result<Guard> {
     match value.as_str() {
         Some(AS_READ) => Ok(Guard::AsRead),
         Some("none") => Ok(Guard::None),
-        _ => bail!("key `{name}.guard` must be \"{AS_READ}\" or \"none\"\nhint: \"{AS_READ}\" is the safe one"),
+        _ => bail_hinted!("key `{name}.guard` must be \"{AS_READ}\" or \"none\""; "\"{AS_READ}\" is the safe one"),
     }
 }
 
 fn paths(name: &str, key: &str, value: &Value) -> Result<Vec<String>> {
     let paths = value.as_array().map(|paths| paths.iter().map(|path| path.as_str().map(str::to_owned)));
     let Some(paths) = paths.and_then(Iterator::collect::<Option<Vec<String>>>) else {
-        bail!("key `{name}.{key}` must be a list of paths\nhint: write it as [\"/updated_at\"]");
+        bail_hinted!("key `{name}.{key}` must be a list of paths"; "write it as [\"/updated_at\"]");
     };
     checked_paths(&paths)?;
     Ok(paths)

@@ -5,13 +5,14 @@ mod timed;
 
 use self::timed::{Latch, Timed};
 use super::{Alive, Event, Inlet, MESSAGE_BYTES_MAX};
-use crate::mcp::buffers::Held;
+use crate::mcp::buffers::{Full, Held};
 use crate::mcp::message::{Kind, Message, NOT_SENT, UPSTREAM_FAILED};
 use crate::mcp::sse::SseReader;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use countersign_core::call::{Found, FoundCode};
 use http_body_util::BodyExt as _;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -38,13 +39,13 @@ const AGAIN_MAX: u32 = 5;
 /// Why there is no answer.
 enum Failed {
     /// Nothing was sent.
-    NotSent(String),
+    NotSent(Found),
     /// It may have been.
-    NoAnswer(String),
+    NoAnswer(Found),
 }
 
-impl From<String> for Failed {
-    fn from(why: String) -> Self {
+impl From<Found> for Failed {
+    fn from(why: Found) -> Self {
         Self::NoAnswer(why)
     }
 }
@@ -65,7 +66,7 @@ struct State {
 }
 
 /// Opens a link; nothing is sent until there is a message.
-pub(super) fn open(url: &str, messages: mpsc::Receiver<Message>, inlet: Inlet, alive: Alive) -> Result<(), String> {
+pub(super) fn open(url: &str, messages: mpsc::Receiver<Message>, inlet: Inlet, alive: Alive) -> Result<(), Found> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(TAKES_WITHIN));
@@ -89,7 +90,7 @@ impl Link {
             };
             let Some(message) = message else { break };
             if let Some(why) = message.held_back() {
-                if let Some(answer) = message.not_sent(&why) {
+                if let Some(answer) = message.not_sent(why) {
                     self.inlet.put(Event::Message(answer)).await;
                 }
                 continue;
@@ -148,7 +149,7 @@ impl Link {
                 tracing::warn!(status = %answer.status(), method = message.method, "an upstream did not take a message")
             }
             Ok(Err(Failed::NotSent(error) | Failed::NoAnswer(error))) => {
-                tracing::warn!(error, method = message.method, "an upstream did not take a message")
+                tracing::warn!(%error, method = message.method, "an upstream did not take a message")
             }
             Err(_) => tracing::warn!(method = message.method, "an upstream did not take a message in time"),
         }
@@ -161,15 +162,18 @@ impl Link {
         let failed = match self.answered(&message, id.get()).await {
             Ok(()) => None,
             Err(Failed::NotSent(why)) => {
-                Some(Message::error(&id, NOT_SENT, &format!("not sent to the upstream server: {why}")))
+                let said = format!("not sent to the upstream server: {}", why.why());
+                Some((NOT_SENT, said, why))
             }
             Err(Failed::NoAnswer(why)) => {
-                let why = format!("no answer from the upstream server: {why}; it may have done it");
-                Some(Message::error(&id, UPSTREAM_FAILED, &why))
+                let said = format!("no answer from the upstream server: {why}; it may have done it");
+                Some((UPSTREAM_FAILED, said, why))
             }
         };
         self.state().in_flight.remove(id.get());
-        if let Some(failed) = failed {
+        if let Some((code, said, why)) = failed {
+            let mut failed = Message::error(&id, code, &said);
+            failed.why = Some(Box::new(why));
             self.inlet.put(Event::Message(failed)).await;
         }
     }
@@ -182,22 +186,21 @@ impl Link {
         }
         let status = answer.status();
         if status == StatusCode::NOT_FOUND && self.state().session.take().is_some() {
-            self.inlet.put(Event::Ended("it does not know the session any more".to_owned())).await;
-            return Err("it does not know the session any more".to_owned().into());
+            self.inlet.put(Event::Ended(FoundCode::SessionUnknown.alone())).await;
+            return Err(FoundCode::SessionUnknown.alone().into());
         }
         if is_stream(answer.headers()) && status.is_success() {
             return if self.stream(answer, Some(id), &mut None).await? {
                 Ok(())
             } else {
-                Err("its stream ended early".to_owned().into())
+                Err(FoundCode::StreamEnded.alone().into())
             };
         }
         let mut held = self.inlet.nothing();
         let body = whole(answer.into_body(), &mut held).await?;
-        let parsed =
-            held.parse(&body).map_err(|full| full.to_string())?.ok().filter(|answer| answer.kind() == Kind::Response);
+        let parsed = held.parse(&body).map_err(Full::found)?.ok().filter(|answer| answer.kind() == Kind::Response);
         let Some(mut parsed) = parsed else {
-            return Err(format!("it answered {status} without a JSON-RPC message").into());
+            return Err(FoundCode::NotAMessage.number(status.as_u16()).into());
         };
         if begins {
             self.note_version(&parsed);
@@ -208,7 +211,7 @@ impl Link {
             }
             Some(found) if found == id => {}
             // It must not stand for the answer to something else that is asked at the same time.
-            Some(_) => return Err("it answered another request than the one that it was sent".to_owned().into()),
+            Some(_) => return Err(FoundCode::OtherRequest.alone().into()),
         }
         self.inlet.put(Event::Message(parsed)).await;
         Ok(())
@@ -222,19 +225,14 @@ impl Link {
     }
 
     /// Passes on what a stream says, until it has answered the request with this id; whether it has.
-    async fn stream(
-        &self,
-        answer: Response<Body>,
-        id: Option<&str>,
-        last: &mut Option<String>,
-    ) -> Result<bool, String> {
+    async fn stream(&self, answer: Response<Body>, id: Option<&str>, last: &mut Option<String>) -> Result<bool, Found> {
         let mut reader = SseReader::new(MESSAGE_BYTES_MAX);
         let mut part = self.inlet.nothing();
         let mut body = answer.into_body();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| format!("its stream broke off: {error}"))?;
+            let frame = frame.map_err(|error| FoundCode::BrokenOff.said(error))?;
             let Some(chunk) = frame.data_ref() else { continue };
-            let events = reader.push(chunk).map_err(|error| error.to_string())?;
+            let events = reader.push(chunk).map_err(|_| FoundCode::AnswerTooLong.alone())?;
             for event in events {
                 let mut held = std::mem::replace(&mut part, self.inlet.nothing());
                 if event.id.is_some() {
@@ -243,7 +241,7 @@ impl Link {
                 if event.data.is_empty() {
                     continue;
                 }
-                let message = match held.parse(&event.data).map_err(|full| full.to_string())? {
+                let message = match held.parse(&event.data).map_err(Full::found)? {
                     Ok(message) => message,
                     Err(error) => {
                         tracing::warn!(%error, "an upstream sent an event that is no message; it is passed over");
@@ -260,7 +258,7 @@ impl Link {
                     return Ok(true);
                 }
             }
-            part.grow_to(reader.part_bytes()).map_err(|full| full.to_string())?;
+            part.grow_to(reader.part_bytes()).map_err(Full::found)?;
         }
         Ok(false)
     }
@@ -301,9 +299,7 @@ impl Link {
                 () = tokio::time::sleep_until(not_after.into()) => {}
             }
             if latch.is_closed_now() {
-                return Err(Failed::NotSent(
-                    "it did not take it soon enough after the gate had let it pass".to_owned(),
-                ));
+                return Err(Failed::NotSent(FoundCode::TakenTooLate.alone()));
             }
         }
         sending.await.map_err(|failed| latch.failed(failed))
@@ -314,13 +310,13 @@ impl Link {
             .method(method)
             .uri(&self.url)
             .body(body)
-            .map_err(|error| Failed::NotSent(error.to_string()))?;
+            .map_err(|error| Failed::NotSent(FoundCode::Unsendable.said(error)))?;
         *request.headers_mut() = headers;
         let answer = self.client.request(request).await.map_err(|error| {
             if error.is_connect() {
-                Failed::NotSent("nothing listens there".to_owned())
+                Failed::NotSent(FoundCode::NotListening.alone())
             } else {
-                Failed::NoAnswer(format!("the connection failed: {error}"))
+                Failed::NoAnswer(FoundCode::ConnectionFailed.said(error))
             }
         })?;
         Ok(answer.map(Body::new))
@@ -378,16 +374,16 @@ fn is_stream(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
 }
 
-async fn whole(mut body: Body, held: &mut Held) -> Result<String, String> {
+async fn whole(mut body: Body, held: &mut Held) -> Result<String, Found> {
     let mut text = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| format!("its answer broke off: {error}"))?;
+        let frame = frame.map_err(|error| FoundCode::BrokenOff.said(error))?;
         let data = frame.into_data().unwrap_or_default();
-        held.grow_to(text.len() + data.len()).map_err(|full| full.to_string())?;
+        held.grow_to(text.len() + data.len()).map_err(Full::found)?;
         text.extend_from_slice(&data);
         if text.len() > MESSAGE_BYTES_MAX {
-            return Err(format!("it sent more than {MESSAGE_BYTES_MAX} bytes"));
+            return Err(FoundCode::AnswerTooLong.alone());
         }
     }
-    String::from_utf8(text).map_err(|_| "its answer is not UTF-8".to_owned())
+    String::from_utf8(text).map_err(|_| FoundCode::NotText.alone())
 }

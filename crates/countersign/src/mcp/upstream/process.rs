@@ -7,6 +7,7 @@ use crate::mcp::lines::{Line, Lines};
 use crate::mcp::message::{Kind, Message, UPSTREAM_FAILED};
 use crate::mcp::settings::Program;
 use crate::terminal::note;
+use countersign_core::call::{Found, FoundCode};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::pin::Pin;
 use std::process::Stdio;
@@ -35,11 +36,14 @@ pub(super) fn open(
     messages: mpsc::Receiver<Message>,
     inlet: Inlet,
     alive: Alive,
-) -> Result<(), String> {
+) -> Result<(), Found> {
     let mut known = Known::default();
     program.secrets(&mut known);
-    let environment = program.environment().map_err(|error| format!("it cannot be started: {error}"))?;
-    let (program, arguments) = program.words.split_first().ok_or("no program is named")?;
+    let environment = program.environment().map_err(|error| {
+        tracing::warn!(%error, "the environment of an upstream cannot be read");
+        FoundCode::NoEnvironment.alone()
+    })?;
+    let (program, arguments) = program.words.split_first().ok_or_else(|| FoundCode::NoProgram.alone())?;
     let started = Command::new(program)
         .args(arguments)
         .env_clear()
@@ -50,9 +54,9 @@ pub(super) fn open(
         .process_group(0)
         .kill_on_drop(true)
         .spawn();
-    let mut child = started.map_err(|error| format!("cannot start `{program}`: {error}"))?;
+    let mut child = started.map_err(|error| FoundCode::NotStarted.about(program).and_said(error))?;
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(format!("`{program}` has no standard input and output"));
+        return Err(FoundCode::NotStarted.about(program));
     };
     let said = child.stderr.take().map(|errors| tokio::spawn(pass_on(errors, inlet.clone(), known.clone())));
     tokio::spawn(async move {
@@ -90,7 +94,7 @@ enum Sent {
     /// It was written.
     Whole,
     /// Nothing of it was written, for this reason.
-    Held(String),
+    Held(Found),
     /// The program has closed its input.
     Closed,
     /// Some of it may have been written, and the rest must not be any more.
@@ -98,7 +102,7 @@ enum Sent {
 }
 
 /// Writes a line. Asked before each piece, whenever the program has made room for one, is whether it may still leave.
-async fn write(input: &mut (impl AsyncWrite + Unpin), line: &[u8], held_back: impl Fn() -> Option<String>) -> Sent {
+async fn write(input: &mut (impl AsyncWrite + Unpin), line: &[u8], held_back: impl Fn() -> Option<Found>) -> Sent {
     let mut rest = line;
     while !rest.is_empty() {
         let piece = std::future::poll_fn(|context| match held_back() {
@@ -122,7 +126,7 @@ async fn relay(
     mut messages: mpsc::Receiver<Message>,
     inlet: &Inlet,
     known: &Known,
-) -> (String, bool) {
+) -> (Found, bool) {
     let incoming = incoming(output, inlet, known);
     let outgoing = async {
         while let Some(message) = messages.recv().await {
@@ -137,7 +141,7 @@ async fn relay(
             match written {
                 Sent::Whole => {}
                 Sent::Held(why) => {
-                    if let Some(answer) = message.not_sent(&why) {
+                    if let Some(answer) = message.not_sent(why) {
                         inlet.put(Event::Message(answer)).await;
                     }
                 }
@@ -151,17 +155,17 @@ async fn relay(
     tokio::select! {
         why = &mut incoming => (why, false),
         // Also where the program reads nothing, so that a write to it never ends.
-        () = inlet.closed() => ("it was closed here".to_owned(), false),
+        () = inlet.closed() => (FoundCode::ClosedHere.alone(), false),
         written = outgoing => match written {
-            Written::All => ("it was closed here".to_owned(), false),
+            Written::All => (FoundCode::ClosedHere.alone(), false),
             // What it still has to say is read until it closes its output.
             Written::Closed => (incoming.await, false),
-            Written::Stuck => ("it did not read the request before its deadline".to_owned(), true),
+            Written::Stuck => (FoundCode::RequestUnread.alone(), true),
         },
     }
 }
 
-async fn incoming(output: ChildStdout, inlet: &Inlet, known: &Known) -> String {
+async fn incoming(output: ChildStdout, inlet: &Inlet, known: &Known) -> Found {
     let mut lines = Lines::new(output, MESSAGE_BYTES_MAX);
     let mut garbage = 0;
     loop {
@@ -173,26 +177,26 @@ async fn incoming(output: ChildStdout, inlet: &Inlet, known: &Known) -> String {
                     Ok(without_secrets(message, line, known))
                 }
                 Ok(message) => message.map_err(|error| error.to_string()),
-                Err(full) => return full.to_string(),
+                Err(full) => return full.found(),
             },
             Ok(Some(Line::NotText)) => Err("not UTF-8".to_owned()),
-            Ok(Some(Line::NoRoom(full))) => return full.to_string(),
-            Ok(Some(Line::TooLong)) => return format!("it sent a message of more than {MESSAGE_BYTES_MAX} bytes"),
-            Ok(None) => return "it closed its output".to_owned(),
-            Err(error) => return format!("its output cannot be read: {error}"),
+            Ok(Some(Line::NoRoom(full))) => return full.found(),
+            Ok(Some(Line::TooLong)) => return FoundCode::AnswerTooLong.alone(),
+            Ok(None) => return FoundCode::OutputClosed.alone(),
+            Err(error) => return FoundCode::OutputUnreadable.said(error),
         };
         match message {
             Ok(message) => {
                 garbage = 0;
                 if !inlet.put(Event::Message(message)).await {
-                    return "it was closed here".to_owned();
+                    return FoundCode::ClosedHere.alone();
                 }
             }
             Err(why) => {
                 garbage += 1;
                 tracing::warn!(why, "an upstream wrote a line that is no message; it is passed over");
                 if garbage >= GARBAGE_MAX {
-                    return format!("{GARBAGE_MAX} lines in a row were no messages");
+                    return FoundCode::NoMessages.number(GARBAGE_MAX);
                 }
             }
         }
@@ -218,7 +222,7 @@ fn without_secrets(message: Message, line: String, known: &Known) -> Message {
             hidden
         }
         (Err(_), Some(id)) if message.kind() == Kind::Response => {
-            Message::error(id, UPSTREAM_FAILED, "its answer holds a secret that it was started with")
+            Message::unanswered(id, UPSTREAM_FAILED, FoundCode::HoldsSecret.alone())
         }
         (Err(_), _) => Message::notification("notifications/message", None),
     }
@@ -317,7 +321,7 @@ mod tests {
         let (halted, asked) = (Cell::new(false), Cell::new(0));
         let held_back = || {
             asked.set(asked.get() + 1);
-            halted.get().then(|| "halted".to_owned())
+            halted.get().then(|| FoundCode::Stopped.about("halted"))
         };
         let reading = async {
             while asked.get() == 0 {
@@ -328,7 +332,7 @@ mod tests {
             program.read_exact(&mut read).await.expect("is there");
         };
         let (sent, ()) = tokio::join!(write(&mut input, b"transfer\n", held_back), reading);
-        assert!(matches!(sent, Sent::Held(why) if why == "halted"));
+        assert!(matches!(sent, Sent::Held(why) if why.why() == "halted"));
         drop(input);
         let mut rest = Vec::new();
         program.read_to_end(&mut rest).await.expect("ends");

@@ -50,7 +50,11 @@ fn a_receipt_of_another_effect_or_another_gate_never_counts_as_this_call() {
         let (bank, adapter) = (Bank::paying(key, 5), world.adapter());
         for attempt in [1, 2] {
             let Attempt::Refused(evidence) = bank.attempt(&adapter, &call, attempt) else { panic!("not refused") };
-            assert!(evidence.words().contains(&format!("{effect} of the log {origin}")), "{}", evidence.words());
+            assert!(
+                evidence.words().ends_with(&format!("{effect}: it is of the log {origin}")),
+                "{}",
+                evidence.words()
+            );
         }
         let recovered = adapter.recover(&bank.job(&call, 1));
         assert!(matches!(recovered, Attempt::Refused(_)), "{recovered:?}");

@@ -5,13 +5,17 @@ use crate::config::Config;
 use crate::config::adapters::AdapterSettings;
 use std::path::Path;
 
+fn said(error: &anyhow::Error) -> String {
+    crate::terminal::Report::of_error(error).to_string()
+}
+
 fn open(text: &str) -> Result<Settings, String> {
     let text = format!("[adapters.bank]\nkind = \"postgres\"\n{text}");
-    let config = Config::parse(&text, Path::new("/nonexistent")).map_err(|error| error.to_string())?;
+    let config = Config::parse(&text, Path::new("/nonexistent")).map_err(|error| said(&error))?;
     assert!(!format!("{config:?}").contains("secret@"), "{config:?}");
     let AdapterSettings::Postgres(given) = &config.adapters["bank"] else { panic!("another kind") };
     let environment = |name: &str| (name == "BANK_URL").then(|| "postgres://gate:secret@localhost/bank".to_owned());
-    Settings::open("bank", given, &environment).map_err(|error| format!("{error:#}"))
+    Settings::open("bank", given, &environment).map_err(|error| said(&error))
 }
 
 #[test]

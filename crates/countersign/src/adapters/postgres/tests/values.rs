@@ -18,7 +18,7 @@ const ALL: &str = "
 fn read(adapter: &Postgres, columns: &str) -> Result<serde_json::Value, String> {
     let query = format!("select {columns} from things where id = $1");
     let fact = outside("00000000-0000-0000-0000-000000000001", &query);
-    let value = adapter.observe(&fact, &schema())?.value;
+    let value = adapter.observe(&fact, &schema()).map_err(|why| why.to_string())?.value;
     Ok(value.expect("is there").to_json())
 }
 
@@ -57,7 +57,7 @@ fn columns_become_values_or_a_clear_error() {
     }
     let several = outside("x", "select t from things where 'x' = $1");
     world.sql("insert into things (id) values ('00000000-0000-0000-0000-000000000002')");
-    let error = adapter.observe(&several, &schema()).expect_err("two rows");
+    let error = adapter.observe(&several, &schema()).expect_err("two rows").to_string();
     assert!(error.contains("2 rows"), "{error}");
 }
 

@@ -73,7 +73,7 @@ fn each_fact_that_is_not_there_starts_a_program() {
     let adapter = adapter(Place::Command(Program { words, env: Vec::new() }), threads);
     let read = call("transfer", Some(("none", "/structuredContent"))).outside.remove(0);
     for _ in 0..40 {
-        let refused = adapter.observe(&read, &FactSchema::default()).expect_err("is not there");
+        let refused = adapter.observe(&read, &FactSchema::default()).expect_err("is not there").to_string();
         assert!(refused.contains("no such account"), "{refused}");
     }
     let starts = std::fs::read_to_string(program.with_extension("starts")).expect("was started");

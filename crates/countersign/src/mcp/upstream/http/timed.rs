@@ -3,6 +3,7 @@
 
 use super::Failed;
 use axum::body::Bytes;
+use countersign_core::call::{Found, FoundCode};
 use countersign_engine::outbox::Leave;
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
@@ -15,7 +16,7 @@ enum Turned {
     Waits,
     Given,
     /// It was too late, or the gate said no more, for this reason.
-    Held(String),
+    Held(Box<Found>),
 }
 
 /// What decides whether it is given out: whichever comes first, the connection that takes it or the clock. The connection asks the gate
@@ -40,7 +41,7 @@ impl Latch {
     fn opens(&self) -> bool {
         let mut turned = self.turned();
         if *turned == Turned::Waits {
-            let held = self.leave.as_ref().and_then(Leave::held_back).map(|found| found.why());
+            let held = self.leave.as_ref().and_then(Leave::held_back).map(Box::new);
             *turned = held.map_or(Turned::Given, Turned::Held);
         }
         *turned == Turned::Given
@@ -50,7 +51,7 @@ impl Latch {
     pub fn is_closed_now(&self) -> bool {
         let mut turned = self.turned();
         if *turned == Turned::Waits {
-            *turned = Turned::Held("too late".to_owned());
+            *turned = Turned::Held(Box::new(FoundCode::TakenTooLate.alone()));
         }
         *turned != Turned::Given
     }
@@ -58,7 +59,7 @@ impl Latch {
     /// What a failure means: of a body that was never given out, nothing was sent.
     pub fn failed(&self, failed: Failed) -> Failed {
         match (&*self.turned(), failed) {
-            (Turned::Held(why), _) => Failed::NotSent(why.clone()),
+            (Turned::Held(why), _) => Failed::NotSent(Found::clone(why)),
             (Turned::Waits, Failed::NoAnswer(why)) => Failed::NotSent(why),
             (_, failed) => failed,
         }
