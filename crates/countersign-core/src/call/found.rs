@@ -1,8 +1,9 @@
 //! What came of a call, as data: a code, what the code speaks of, and what others said. Words are made from it where it is shown.
 
-use super::{Evidence, one_line};
+use super::Evidence;
 use crate::disclose::Disclosure;
 use crate::limits::SUMMARY_BYTES_MAX;
+use crate::screen::visible::one_line;
 use serde::Deserialize;
 
 /// What an attempt, a probe or a person found.
