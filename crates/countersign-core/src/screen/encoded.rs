@@ -215,7 +215,10 @@ pub(super) fn disguised(text: &str, hits: &[Hit]) -> Vec<(&'static str, Derived)
     if has_singles(text) {
         all.push(("spaced", together(text)));
     }
-    let is_leet = |three: &[u8]| matches!(three, [a, digit, b] if digit.is_ascii_digit() && a.is_ascii_alphabetic() && b.is_ascii_alphabetic());
+    let is_letter = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphabetic);
+    let is_leet = |three: &[u8]| {
+        is_letter(three.first()) && three.get(1).is_some_and(u8::is_ascii_digit) && is_letter(three.get(2))
+    };
     if text.as_bytes().windows(3).filter(|three| is_leet(three)).nth(LEET_MIN.saturating_sub(1)).is_some() {
         all.extend(['i', 'l'].map(|one| ("leet", each(text, |char| letter(char, one)))));
     }

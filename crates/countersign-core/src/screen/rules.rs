@@ -85,7 +85,8 @@ fn score(signs: &[Sign]) -> u32 {
     sum
 }
 
-/// The words, and what they say together: "previous" and "instructions" are the previous instructions, "note to" and "assistant" speak to one.
+/// The words, and what they say together: "previous" and "instructions" are the previous instructions, "note to" and "assistant" speak to
+/// one.
 fn composed(folded: &str, hits: &[Hit]) -> Vec<Hit> {
     let mut composed = hits.to_vec();
     for (at, hit) in hits.iter().enumerate() {
