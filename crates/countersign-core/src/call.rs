@@ -6,7 +6,6 @@
 mod bounds;
 mod found;
 
-pub use bounds::one_line;
 pub use found::{Found, FoundCode, KeepsNoText};
 
 use crate::canonical::Canonical;

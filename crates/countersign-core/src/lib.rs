@@ -43,6 +43,7 @@ pub mod pact;
 pub mod reason;
 pub mod record;
 pub mod review;
+pub mod screen;
 pub mod session;
 pub mod state;
 pub mod utc;

@@ -16,4 +16,5 @@ mod examples;
 mod good_pacts;
 mod identity;
 mod pact_properties;
+mod screen;
 mod sql;

@@ -21,6 +21,7 @@ pub mod pact;
 pub mod postgres;
 pub mod replay;
 pub mod review;
+mod screened;
 pub mod serve;
 pub mod verdict;
 pub mod verify;

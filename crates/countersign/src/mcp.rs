@@ -22,7 +22,6 @@ mod readings;
 mod refusal;
 pub mod report;
 pub mod resumed;
-pub mod screen;
 pub mod session;
 pub mod settings;
 pub mod shell;

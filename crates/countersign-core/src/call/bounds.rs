@@ -4,6 +4,7 @@
 use super::{Evidence, Send};
 use crate::limits::{RESULT_BYTES_MAX, SUMMARY_BYTES_MAX};
 use crate::record::Judged;
+use crate::screen::visible::one_line;
 use crate::value::{Attributes, Value};
 use serde_json::Value as Json;
 
@@ -11,36 +12,6 @@ use serde_json::Value as Json;
 const ESCAPED_BYTES: usize = 6;
 /// What the names of members, numbers and brackets around a part take at most.
 const AROUND_BYTES: usize = 256;
-
-/// A text on one line, of so many bytes at most. Control characters, and those that turn the direction of what follows, are escaped: the
-/// text is shown in terminals and logs, and others wrote it.
-pub fn one_line(text: &str, bytes_max: usize) -> String {
-    if text.len() <= bytes_max && !text.contains(is_odd) {
-        return text.to_owned();
-    }
-    let room = bytes_max.saturating_sub('…'.len_utf8());
-    let mut out = String::with_capacity(text.len().min(bytes_max));
-    let mut whole_until = 0;
-    for char in text.chars() {
-        match is_odd(char) {
-            true => out.extend(char.escape_default()),
-            false => out.push(char),
-        }
-        if out.len() <= room {
-            whole_until = out.len();
-        } else if out.len() > bytes_max {
-            out.truncate(whole_until);
-            out.push('…');
-            break;
-        }
-    }
-    out
-}
-
-fn is_odd(char: char) -> bool {
-    let turns = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || char.is_control() || matches!(char, '\u{2028}' | '\u{2029}')
-}
 
 impl Evidence {
     /// The same within what an entry keeps, whatever an adapter put into it.
@@ -113,21 +84,6 @@ fn json(value: &Json) -> usize {
 mod tests {
     use super::*;
     use crate::call::FoundCode;
-
-    #[test]
-    fn what_another_side_says_is_one_line_of_bounded_length() {
-        assert_eq!(one_line("plain – text", 1024), "plain – text");
-        assert_eq!(one_line("a\nhint: b\u{1b}[2J\u{202e}c", 1024), "a\\nhint: b\\u{1b}[2J\\u{202e}c");
-        assert_eq!(one_line("abcdef", 6), "abcdef");
-        assert_eq!(one_line("abcdefg", 6), "abc…");
-        assert_eq!(one_line("ääää", 6), "ä…");
-        assert_eq!(one_line("\n\n\n\n", 6), "\\n…");
-        for max in 3..40 {
-            let line = one_line(&"a\u{0}ä".repeat(20), max);
-            assert!(line.len() <= max && line.ends_with('…'), "{max}: {line}");
-            assert_eq!(one_line(&line, max), line);
-        }
-    }
 
     #[test]
     fn evidence_of_any_length_is_bounded() {

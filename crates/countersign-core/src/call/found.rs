@@ -4,9 +4,10 @@ mod codes;
 
 pub use codes::FoundCode;
 
-use super::{Evidence, one_line};
+use super::Evidence;
 use crate::disclose::Disclosure;
 use crate::limits::SUMMARY_BYTES_MAX;
+use crate::screen::visible::one_line;
 use crate::value::ValueError;
 use serde::{Deserialize, Serialize};
 use std::fmt;

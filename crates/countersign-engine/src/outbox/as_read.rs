@@ -15,6 +15,7 @@ use countersign_core::effect::{Effect, Flight, Phase};
 use countersign_core::ids::{Digest, FactId};
 use countersign_core::pact::Mode;
 use countersign_core::record::{Event, Judged};
+use countersign_core::screen::visible::one_line;
 use countersign_core::session::{Held, Reading, Reread};
 use crossbeam_channel::bounded;
 use smol_str::SmolStr;

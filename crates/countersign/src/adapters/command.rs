@@ -12,6 +12,7 @@ use crate::hinted::bail_hinted;
 use anyhow::Result;
 use child::{Ended, Output, Spec};
 use countersign_core::call::{Evidence, Found, FoundCode, Send};
+use countersign_core::screen::visible::one_line;
 use countersign_engine::outbox::{Adapter, Attempt, Job, Probed};
 use smol_str::SmolStr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,6 +26,8 @@ pub const TEMPORARY: i32 = 75;
 
 /// What is looked at of what a program complains about.
 const COMPLAINT_BYTES_MAX: usize = 4 << 10;
+/// How much of its first line is kept.
+const LINE_BYTES_MAX: usize = 200;
 
 /// One program.
 #[derive(Debug)]
@@ -107,8 +110,7 @@ impl CommandAdapter {
         let complaint =
             self.known.hide_front(String::from_utf8_lossy(&output.stderr).into_owned(), COMPLAINT_BYTES_MAX);
         if let Some(line) = complaint.lines().find(|line| !line.trim().is_empty()).filter(|_| ended != Ended::Exit(0)) {
-            found =
-                found.and_said(line.trim().chars().filter(|letter| !letter.is_control()).take(200).collect::<String>());
+            found = found.and_said(one_line(line.trim(), LINE_BYTES_MAX));
         }
         let (result, is_cut) = kept::text(&output.stdout, self.output_bytes_max, output.is_whole, &self.known);
         Evidence { status, result, is_cut, ..self.found(found) }

@@ -3,11 +3,9 @@
 //! A secret has no `Display`, and its `Debug` shows nothing. What comes back from outside may hold one anyway (a
 //! service that echoes its request), so everything that goes into the ledger is searched for them first, also in other forms.
 
-mod disguised;
-
-use self::disguised::{Forms, find};
 use crate::hinted::{bail_hinted, hinted};
 use anyhow::Result;
+use countersign_core::screen::known;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -101,8 +99,8 @@ fn read_file(at: &str, path: &PathBuf) -> Result<String> {
 }
 
 /// The secrets of one adapter, to be searched for in what comes back.
-#[derive(Clone, Default)]
-pub struct Known(Vec<Forms>);
+#[derive(Debug, Clone, Default)]
+pub struct Known(known::Known);
 
 impl Known {
     /// Remembers a secret that was read from its source.
@@ -112,22 +110,17 @@ impl Known {
         }
         // `Bearer …`: the second word is what must not show, wherever it turns up alone.
         let words = [Some(secret.reveal()), secret.reveal().rsplit(' ').next()];
-        for word in words.into_iter().flatten().filter(|word| word.len() >= SEARCHED_BYTES_MIN) {
-            let forms = Forms::of(word);
-            if !self.0.contains(&forms) {
-                self.0.push(forms);
-            }
-        }
+        words.into_iter().flatten().filter(|word| word.len() >= SEARCHED_BYTES_MIN).for_each(|word| self.0.add(word));
     }
 
     /// Whether a text holds a secret.
     pub fn is_in(&self, text: &str) -> bool {
-        !self.0.is_empty() && !find(text, &self.0).is_empty()
+        self.0.is_in(text)
     }
 
     /// How much more than what is kept must be read, so that no secret is cut in two before it is searched for.
     pub fn reach(&self) -> usize {
-        self.0.iter().map(Forms::longest).max().unwrap_or_default()
+        self.0.reach()
     }
 
     /// Takes every secret out of a text.
@@ -138,7 +131,7 @@ impl Known {
 
     /// The front of a text, without secrets. One that begins in it and ends beyond is hidden too.
     pub fn hide_front(&self, mut text: String, end: usize) -> String {
-        let found = if self.0.is_empty() { Vec::new() } else { find(&text, &self.0) };
+        let found = self.0.find(&text);
         let end = text.floor_char_boundary(end);
         if found.is_empty() {
             text.truncate(end);
@@ -146,21 +139,12 @@ impl Known {
         }
         let (mut out, mut done) = (String::with_capacity(end), 0);
         for place in found.into_iter().filter(|place| place.start < end) {
-            if place.start >= done {
-                out.push_str(text.get(done..place.start).unwrap_or_default());
-                out.push_str(HIDDEN);
-            }
-            // What overlaps is one secret, or two of which nothing may show.
-            done = done.max(text.ceil_char_boundary(place.end));
+            out.push_str(text.get(done..text.floor_char_boundary(place.start)).unwrap_or_default());
+            out.push_str(HIDDEN);
+            done = text.ceil_char_boundary(place.end);
         }
         out.push_str(text.get(done..end).unwrap_or_default());
         out
-    }
-}
-
-impl fmt::Debug for Known {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} secrets", self.0.len())
     }
 }
 
@@ -274,6 +258,6 @@ mod tests {
         for secret in ["aaaabbbbcccc", "bbbbccccdddd", "aaaaaaaa"] {
             known.add(&Source::Env("TOKEN".into()), &secret.into());
         }
-        assert_eq!(known.hide("<aaaabbbbccccdddd> <aaaaaaaaa>".into()), "<[secret]> <[secret]a>");
+        assert_eq!(known.hide("<aaaabbbbccccdddd> <aaaaaaaaa>".into()), "<[secret]> <[secret]>");
     }
 }

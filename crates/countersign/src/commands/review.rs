@@ -1,9 +1,10 @@
 //! `countersign review`: what waits for a person, and deciding it.
 
+use super::screened::{found, found_in_json, safe};
 use super::{Connection, Failure, OPERATOR, Outcome, verdict};
 use crate::client::{Call, Client, escape};
 use crate::config::Config;
-use crate::terminal::{Paint, Stream, Tone, inline, note, say, say_json, time};
+use crate::terminal::{Paint, Stream, Tone, note, say, say_json, time};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use countersign_api::{
@@ -147,7 +148,7 @@ fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {
     Ok(Outcome::Yes)
 }
 
-/// Prints what a reviewer decides on; nothing is shortened.
+/// Prints what a reviewer decides on, in its safe form; nothing is shortened.
 fn show(shown: &ReviewShown) -> Result<()> {
     let paint = Paint::of(Stream::Out);
     let summary = &shown.summary;
@@ -163,17 +164,21 @@ fn show(shown: &ReviewShown) -> Result<()> {
     if !shown.chain.is_empty() {
         say(format_args!("  on behalf of: {}", shown.chain.join(" -> ")));
     }
-    let params = serde_json::to_string_pretty(&shown.params)?.replace('\n', "\n  ");
-    say(format_args!("  parameters: {params}"));
-    shown.readings.iter().for_each(show_reading);
+    let params = serde_json::to_string_pretty(&shown.params)?;
+    say(format_args!("  parameters: {}", params.lines().map(safe).collect::<Vec<_>>().join("\n  ")));
+    warn(paint, found_in_json(&shown.params.to_string()));
+    shown.readings.iter().for_each(|reading| show_reading(paint, reading));
     // A reading is shown above, and not by its digest.
     let is_reading = |fact: &&ReviewFact| fact.fact.starts_with("Reading::");
     for fact in shown.facts.iter().filter(|fact| !is_reading(fact)) {
-        let value = |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), Value::to_string);
+        let value = |value: &Option<Value>| {
+            value.as_ref().map_or_else(|| "absent".to_owned(), |value| safe(&value.to_string()))
+        };
         match &fact.digest {
             Some(_) => say(format_args!("  {} as read just now: {}", fact.fact, value(&fact.value))),
             None => say(format_args!("  {} version {}: {}", fact.fact, fact.version, value(&fact.value))),
         }
+        warn(paint, fact.value.as_ref().and_then(|value| found_in_json(&value.to_string())));
         match fact.observed_version {
             Some(version) if version == fact.version => say("      as the agent observed it"),
             Some(version) => {
@@ -196,22 +201,30 @@ fn show(shown: &ReviewShown) -> Result<()> {
     Ok(())
 }
 
+/// Says what screening found in what stands above.
+fn warn(paint: Paint, found: Option<String>) {
+    if let Some(found) = found {
+        say(format_args!("      {} it screens as {found}", paint.word(Tone::Warn, "!")));
+    }
+}
+
 /// What the agent had read when it asked.
-fn show_reading(reading: &ReviewReading) {
+fn show_reading(paint: Paint, reading: &ReviewReading) {
     let ReviewReading { upstream, tool, arguments, read_at, content, cut, read_again, changes } = reading;
-    let name = inline(&format!("{upstream}/{tool} {arguments}"));
-    let content = match (content, cut) {
-        (Some(content), true) => format!("{} (cut)", inline(content)),
-        (Some(content), false) => inline(content),
+    let name = safe(&format!("{upstream}/{tool} {arguments}"));
+    let shown = match (content, cut) {
+        (Some(content), true) => format!("{} (cut)", safe(content)),
+        (Some(content), false) => safe(content),
         (None, _) => "an answer that is not kept".to_owned(),
     };
-    say(format_args!("  the agent had read {name} at {}: {content}", time(*read_at)));
+    say(format_args!("  the agent had read {name} at {}: {shown}", time(*read_at)));
+    warn(paint, content.as_deref().and_then(found));
     if *read_again {
         say("      it was read again since and reads differently, so the agent has to ask again");
     }
     for Change { path, before, after } in changes {
-        let value = |value: &Option<String>| value.as_deref().map_or_else(|| "nothing".to_owned(), inline);
-        say(format_args!("      {}: {} → {}", inline(path), value(before), value(after)));
+        let value = |value: &Option<String>| value.as_deref().map_or_else(|| "nothing".to_owned(), safe);
+        say(format_args!("      {}: {} → {}", safe(path), value(before), value(after)));
     }
 }
 

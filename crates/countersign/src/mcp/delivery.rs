@@ -5,7 +5,7 @@
 //! write came, is named with that write (`unsure`), and the gate decides what then counts. When in doubt a reading is called unsure: that
 //! can refuse a write once more than necessary, and never lets one pass.
 
-use countersign_core::call::one_line;
+use countersign_core::screen::visible::one_line;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -13,11 +13,14 @@ pub use pairs::only_reads;
 use super::tool::Tool;
 use countersign_core::ids::{ActionName, FactType, PactName};
 use countersign_core::pact::load::load;
+use countersign_core::screen::visible::one_line;
 use pairs::Pair;
 use schema::{Narrowed, is_plain};
 
 /// How much of a description becomes the `doc` of an action.
 const DOC_CHARS_MAX: usize = 160;
+/// How much of a text of others stands in a comment.
+const SHOWN_BYTES_MAX: usize = 1024;
 /// How many tools are named as those that an action may rest on.
 const READERS_MAX: usize = 8;
 
@@ -92,10 +95,13 @@ fn head(upstream: &str, reads: &[&Tool], writes: &[&Tool]) -> String {
     );
     for tool in reads {
         let sure = if tool.read_only { "says so itself" } else { "by its name only" };
-        text.push_str(&format!("#   {} only reads ({sure})\n", printable(&tool.name)));
+        text.push_str(&format!("#   {} only reads ({sure})\n", one_line(&tool.name, SHOWN_BYTES_MAX)));
     }
     for tool in writes.iter().filter(|tool| tool.read_only) {
-        text.push_str(&format!("#   {} says that it only reads, and its name says otherwise\n", printable(&tool.name)));
+        text.push_str(&format!(
+            "#   {} says that it only reads, and its name says otherwise\n",
+            one_line(&tool.name, SHOWN_BYTES_MAX)
+        ));
     }
     let by_name: Vec<String> =
         reads.iter().filter(|tool| !tool.read_only && tool.unfit.is_none()).map(|tool| word(&tool.name)).collect();
@@ -150,7 +156,11 @@ fn action(upstream: &str, tool: &Tool, reads: &[&Tool], pair: Option<&Pair<'_>>)
          call = {{ mcp = \"{upstream}\", tool = \"{name}\", on_error = \"failed\" }}\n\n"
     ));
     for (param, why) in dropped {
-        text.push_str(&format!("# The parameter `{}` is left out: {}.\n", printable(&param), printable(&why)));
+        text.push_str(&format!(
+            "# The parameter `{}` is left out: {}.\n",
+            one_line(&param, SHOWN_BYTES_MAX),
+            one_line(&why, SHOWN_BYTES_MAX)
+        ));
     }
     text.push_str(&lines);
     text.push_str(&match pair {
@@ -199,7 +209,11 @@ fn is_sound(upstream: &str, tool: &Tool, fact: Option<&str>, action: &str) -> bo
 }
 
 fn left_out(tool: &Tool, why: &str) -> String {
-    format!("# The tool {} is left out, and stays denied: {}.\n", printable(&tool.name), printable(why))
+    format!(
+        "# The tool {} is left out, and stays denied: {}.\n",
+        one_line(&tool.name, SHOWN_BYTES_MAX),
+        one_line(why, SHOWN_BYTES_MAX)
+    )
 }
 
 /// The beginning of a tool's description, as a TOML string.
@@ -208,11 +222,6 @@ fn doc(tool: &Tool) -> Option<String> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     let line: String = line.chars().take(DOC_CHARS_MAX).collect();
     Some(toml::Value::String(line).to_string())
-}
-
-/// Text of others in a comment: one line, and nothing that a terminal acts on.
-fn printable(text: &str) -> String {
-    text.chars().take(400).map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
 /// A type name from a word: `bank_account` is `BankAccount`.

@@ -21,6 +21,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use countersign_api::{ActionRequest, ErrorCode, ObserveRequest, ObserveResponse, Outdated, Verdict, VerdictKind};
 use countersign_core::ids::{Digest, FactId, FactType, IdempotencyKey};
 use countersign_core::limits::READS_MAX;
+use countersign_core::screen::visible::one_line;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub const SHADOW_TYPE: &str = "McpShadow";
 /// What a tool's `guard` says where its calls are made by the gate's worker.
 pub const AS_READ: &str = "as-read";
 /// How much is recorded of what a use is about; as the pact has it.
-const ABOUT_CHARS_MAX: usize = 256;
+const ABOUT_BYTES_MAX: usize = 256;
 
 /// A gate, and the agent in whose name it is asked.
 pub struct GateClient {
@@ -382,8 +383,7 @@ impl GateClient {
     /// Whether a server may be used otherwise than by a call of a tool; the entry stands when this returns.
     pub fn may_use(&self, using: &Using) -> Result<(), Refusal> {
         let Using { upstream, method, about, content, .. } = using;
-        let about: String =
-            about.chars().take(ABOUT_CHARS_MAX).map(|char| if char.is_control() { '?' } else { char }).collect();
+        let about = one_line(about, ABOUT_BYTES_MAX);
         let content = super::tool::hash(content.as_bytes());
         let params = json!({"server": upstream, "method": method, "about": about, "content": content});
         let verdict = self.act("use", params, None).map_err(|error| Refusal::no_gate(&error))?;

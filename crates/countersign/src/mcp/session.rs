@@ -26,6 +26,7 @@ use super::methods::{self, Rule};
 use super::observed::Observations;
 use super::refusal::Refusal;
 use super::upstream::{Alive, Event};
+use countersign_core::screen::visible::one_line;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -306,7 +307,7 @@ impl Session {
                 let slots = 0..self.slots.len();
                 return slots.for_each(|slot| self.record(slot, message.clone(), Sending::Notification));
             }
-            let method: String = message.method.chars().take(128).filter(|char| !char.is_control()).collect();
+            let method = one_line(&message.method, 128);
             return self
                 .gateway
                 .note_once(format!("the notification `{method}` is not passed on: --allow-method allows it"));

@@ -2,9 +2,9 @@
 
 use super::adapter::RESOURCE;
 use super::message::{Members, Raw};
-use super::screen;
 use countersign_core::canonical::Canonical;
 use countersign_core::ids::Digest;
+use countersign_core::screen::visible;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Tool {
             Ok(text) => (hash(text.as_bytes()), None),
             Err(why) => (String::new(), Some(format!("its definition cannot be read in one way only: {why}"))),
         };
-        if let Some(hidden) = screen::hidden(strings.iter().map(String::as_str)) {
+        if let Some(hidden) = visible::hidden(strings.iter().map(String::as_str)) {
             unfit = Some(format!("its definition holds characters that people do not see: {hidden}"));
         }
         if name == RESOURCE {

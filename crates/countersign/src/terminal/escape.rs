@@ -4,7 +4,8 @@
 //! cursor or hides a line, a bidirectional one turns the order of what is read. So every line for people is escaped here, the one
 //! place that all of them pass, and JSON is escaped by JSON's own rules, which leaves its meaning alone.
 
-use crate::mcp::screen::{is_hidden, is_part_of_a_picture};
+pub use countersign_core::screen::visible::inline;
+use countersign_core::screen::visible::{is_hidden, is_part_of_a_picture, marked};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
@@ -23,22 +24,9 @@ pub(super) fn coloured(code: &str, text: &str) -> String {
     }
 }
 
-/// Whether a character must not reach a terminal. Joiners and selectors may where they belong to a picture; anywhere else, two names
-/// could look the same and be others.
+/// Whether a character must not reach a terminal: what people would not see, and what writes over the line.
 fn is_unsafe(before: Option<char>, char: char, after: Option<char>) -> bool {
     char == '\r' || (is_hidden(char) && !is_part_of_a_picture(before, char, after))
-}
-
-/// Each character, and whether it must not reach a terminal.
-fn marked(text: &str) -> impl Iterator<Item = (char, bool)> {
-    let mut before = None;
-    let mut chars = text.chars().peekable();
-    std::iter::from_fn(move || {
-        let char = chars.next()?;
-        let is_unsafe = is_unsafe(before, char, chars.peek().copied());
-        before = Some(char);
-        Some((char, is_unsafe))
-    })
 }
 
 /// A text for people: what they would not see, or what would move what they see, is spelled out. Lines and tabs stay.
@@ -58,22 +46,11 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// The same on one line: for reasons and messages, which could otherwise go on with a line that looks like ours.
-pub fn inline(text: &str) -> String {
-    let spelled = |(char, is_unsafe): (char, bool)| match char {
-        '\n' => "\\n".to_owned(),
-        '\t' => "\\t".to_owned(),
-        char if is_unsafe => char.escape_unicode().to_string(),
-        char => char.to_string(),
-    };
-    marked(text).map(spelled).collect()
-}
-
 /// JSON with the same characters as JSON escapes. They can only stand in strings, so it still means the same.
 pub(super) fn escaped_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
-    for (char, is_unsafe) in marked(json) {
-        if !is_unsafe {
+    for (char, is_hidden) in marked(json) {
+        if !is_hidden && char != '\r' {
             out.push(char);
             continue;
         }
@@ -121,7 +98,7 @@ mod tests {
     fn json_means_the_same_as_before() {
         let value = serde_json::json!({"a\u{202e}": "\u{9b}31m\u{e0041}\u{1b}\n\"", "b": [1, "é"]});
         let shown = escaped_json(&value.to_string());
-        assert!(!marked(&shown).any(|(_, is_unsafe)| is_unsafe), "{shown}");
+        assert!(!marked(&shown).any(|(_, is_hidden)| is_hidden), "{shown}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
     }
 }

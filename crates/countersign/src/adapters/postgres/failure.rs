@@ -1,6 +1,7 @@
 //! What can go wrong between a statement and its answer, by what follows from it.
 
-use countersign_core::call::{Found, FoundCode, one_line};
+use countersign_core::call::{Found, FoundCode};
+use countersign_core::screen::visible::one_line;
 use std::error::Error as _;
 use tokio_postgres::error::{DbError, Severity};
 

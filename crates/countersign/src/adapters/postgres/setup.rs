@@ -5,6 +5,7 @@
 
 use super::settings::Settings;
 use countersign_core::pact::sql::query_table;
+use countersign_core::screen::visible::inline;
 use std::error::Error as _;
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -174,8 +175,7 @@ fn quoted(name: &str) -> String {
 /// The plan as a script.
 pub fn script(steps: &[Step]) -> String {
     // A name with a line break must not end the comment that it stands in.
-    let what = |step: &Step| step.what.replace(char::is_control, " ");
-    let step = |step: &Step| format!("-- {}\n{};\n", what(step), step.sql.replace("; ", ";\n"));
+    let step = |step: &Step| format!("-- {}\n{};\n", inline(&step.what), step.sql.replace("; ", ";\n"));
     format!("begin;\n{}commit;\n", steps.iter().map(step).collect::<String>())
 }
 

@@ -15,6 +15,7 @@ use self::twice::note_volatile;
 use super::Upstreams;
 use crate::client::{Call, Client};
 use crate::commands::fact::waits;
+use crate::commands::screened::found_in_json;
 use crate::commands::{Connection, Exit, Failure, OPERATOR, Outcome, fact_path};
 use crate::config::Config;
 use crate::mcp::adapter::Rules;
@@ -292,6 +293,9 @@ fn show(id: &str, tool: &Tool) -> Result<()> {
     }
     for line in pretty(tool)?.lines() {
         say(format_args!("    | {line}"));
+    }
+    if let Some(found) = found_in_json(tool.raw().get()) {
+        note(format_args!("    it screens as {found}: read it with care, a model does what it says"));
     }
     if !tool.definition.is_empty() {
         say(format_args!("    definition {}", tool.definition));

@@ -3,6 +3,7 @@
 //! and a server execute another.
 
 use super::{Kind, Members};
+use countersign_core::screen::visible::inline;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -56,7 +57,7 @@ const RESULT: &[&str] = &[
 const ERROR: &[&str] = &["code", "countersign", "data", "message"];
 
 /// How much of a name messages quote.
-const SHOWN_CHARS_MAX: usize = 64;
+const SHOWN_BYTES_MAX: usize = 64;
 
 type Known = LazyLock<HashMap<String, &'static str>>;
 
@@ -81,7 +82,7 @@ fn fold(name: &str) -> String {
 
 /// A name as messages quote it: its front.
 fn shown(name: &str) -> String {
-    name.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect()
+    inline(name.get(..name.floor_char_boundary(SHOWN_BYTES_MAX)).unwrap_or_default())
 }
 
 fn check(members: &Members, known: &Known) -> Result<(), String> {

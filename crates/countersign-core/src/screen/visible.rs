@@ -1,4 +1,9 @@
-//! Characters that people do not see and models do: what stands in a definition must be what its approver read.
+//! Characters that people do not see and models do, and how they are shown: the one place that knows them.
+//!
+//! A zero-width space makes two names look like one, a bidirectional control turns the order of what is read, an escape character moves
+//! the cursor of a terminal. Definitions of tools that hold one are not approved; wherever people read what others wrote, each is spelled
+//! out (`\u{200b}`). Joiners and selectors may stay where they belong to a picture; anywhere else, two names could look the same and be
+//! others.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,14 +15,7 @@ const NAMED_MAX: usize = 8;
 pub fn hidden<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut found = BTreeSet::new();
     for text in texts {
-        let mut before = None;
-        let mut chars = text.chars().peekable();
-        while let Some(char) = chars.next() {
-            if is_hidden(char) && !is_part_of_a_picture(before, char, chars.peek().copied()) {
-                found.insert(char);
-            }
-            before = Some(char);
-        }
+        found.extend(marked(text).filter(|(_, is_hidden)| *is_hidden).map(|(char, _)| char));
     }
     let mut named = String::new();
     for char in found.iter().take(NAMED_MAX) {
@@ -29,6 +27,55 @@ pub fn hidden<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
         let _ = write!(named, " and {} more", found.len() - NAMED_MAX);
     }
     (!found.is_empty()).then_some(named)
+}
+
+/// Each character, and whether people would not see it.
+pub fn marked(text: &str) -> impl Iterator<Item = (char, bool)> {
+    let mut before = None;
+    let mut chars = text.chars().peekable();
+    std::iter::from_fn(move || {
+        let char = chars.next()?;
+        let is_hidden = is_hidden(char) && !is_part_of_a_picture(before, char, chars.peek().copied());
+        before = Some(char);
+        Some((char, is_hidden))
+    })
+}
+
+/// Adds a character to what is shown on one line.
+pub(crate) fn push_spelled(out: &mut String, char: char, is_hidden: bool) {
+    match char {
+        '\n' => out.push_str("\\n"),
+        '\t' => out.push_str("\\t"),
+        '\r' => out.extend(char.escape_unicode()),
+        _ if is_hidden => out.extend(char.escape_unicode()),
+        _ => out.push(char),
+    }
+}
+
+/// A text on one line, with what people would not see spelled out: for names, reasons and messages, which could otherwise go on with a
+/// line that looks like ours.
+pub fn inline(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    marked(text).for_each(|(char, is_hidden)| push_spelled(&mut out, char, is_hidden));
+    out
+}
+
+/// The same in so many bytes at most; what was cut off leaves `…`.
+pub fn one_line(text: &str, bytes_max: usize) -> String {
+    let room = bytes_max.saturating_sub('…'.len_utf8());
+    let mut out = String::with_capacity(text.len().min(bytes_max));
+    let mut whole_until = 0;
+    for (char, is_hidden) in marked(text) {
+        push_spelled(&mut out, char, is_hidden);
+        if out.len() <= room {
+            whole_until = out.len();
+        } else if out.len() > bytes_max {
+            out.truncate(whole_until);
+            out.push('…');
+            break;
+        }
+    }
+    out
 }
 
 /// One joiner between two pictures, or one selector right behind one.
@@ -112,6 +159,21 @@ mod tests {
             ("\u{FDD0}\u{FFFE}\u{1FFFF}", "U+FDD0 (not seen), U+FFFE (not seen), U+1FFFF (not seen)"),
         ] {
             assert_eq!(hidden([text].into_iter()).as_deref(), Some(name), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_another_side_says_is_one_line_of_bounded_length() {
+        assert_eq!(one_line("plain – text", 1024), "plain – text");
+        assert_eq!(one_line("a\nhint: b\u{1b}[2J\u{202e}c", 1024), "a\\nhint: b\\u{1b}[2J\\u{202e}c");
+        assert_eq!(one_line("abcdef", 6), "abcdef");
+        assert_eq!(one_line("abcdefg", 6), "abc…");
+        assert_eq!(one_line("ääää", 6), "ä…");
+        assert_eq!(one_line("\n\n\n\n", 6), "\\n…");
+        for max in 3..40 {
+            let line = one_line(&"a\u{0}ä\u{200b}".repeat(20), max);
+            assert!(line.len() <= max && line.ends_with('…'), "{max}: {line}");
+            assert_eq!(one_line(&line, max), line);
         }
     }
 }
