@@ -188,6 +188,12 @@ impl Held {
         Some(Self { fact: fact.id.clone(), version: fact.version(), reading, digest, before, repeats })
     }
 
+    /// What names it. Its fact says so; to make it again takes as long as the arguments are.
+    pub fn name(&self) -> Digest {
+        let named = self.fact.id().split_once('/').and_then(|(_, name)| name.parse().ok());
+        named.unwrap_or_else(|| self.reading.place.name())
+    }
+
     /// How many versions right before the next one read the same as that; `None` where this one does not.
     fn repeated_by(&self, next: &Reading) -> Option<i64> {
         let is_same = self.digest == next.digest && self.reading.projection == next.projection;
