@@ -33,6 +33,8 @@ use std::sync::Arc;
 pub const SESSION: &str = "Session";
 /// The type of readings. Reserved.
 pub const READING: &str = "Reading";
+/// The pact under which a gateway calls what no other pact maps, and under which tools are read in sessions.
+pub const GATEWAY_PACT: &str = "mcp-calls";
 /// How often a session was gone on in.
 const FOLLOWED: &str = "followed";
 

@@ -29,7 +29,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The pact that calls of unmapped tools are decided under.
 pub const PACT: &str = include_str!("calls.toml");
 /// Its name.
-pub const PACT_NAME: &str = "mcp-calls";
+pub const PACT_NAME: &str = countersign_core::session::GATEWAY_PACT;
 /// The type of the facts that say which tools are approved.
 pub const FACT_TYPE: &str = "McpTool";
 /// The type of the facts that say which servers may be used otherwise.
@@ -386,7 +386,10 @@ impl GateClient {
         let about: String =
             about.chars().take(ABOUT_CHARS_MAX).map(|char| if char.is_control() { '?' } else { char }).collect();
         let content = super::tool::hash(content.as_bytes());
-        let params = json!({"server": upstream, "method": method, "about": about, "content": content});
+        let relied_on = self.mapping()?.is_relied_on(upstream) || self.mapping_now()?.is_relied_on(upstream);
+        let params = json!({
+            "server": upstream, "method": method, "about": about, "content": content, "relied_on": relied_on,
+        });
         let verdict = self.act("use", params, None).map_err(|error| Refusal::no_gate(&error))?;
         match verdict.verdict {
             VerdictKind::Committed => Ok(()),
