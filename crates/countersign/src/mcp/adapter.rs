@@ -309,10 +309,11 @@ impl McpAdapter {
         Ok(Reading { value, answer: Some(answered.text) })
     }
 
-    /// A read that was not answered. The connection stays for those who still wait; if it is silent to all, it ends.
+    /// A read that was not answered, and was cancelled. The connection is everyone's, and its program keeps in memory what all have done:
+    /// it ends only if it is silent.
     fn unanswered(&self, link: &Connection, error: &NoAnswer) {
-        if matches!(error, NoAnswer::Lost(_)) && !link.is_busy() {
-            self.give_up(link, "a read was not answered in time");
+        if matches!(error, NoAnswer::Lost(_)) && link.is_silent() {
+            self.give_up(link, "several reads were not answered in time");
         }
     }
 
