@@ -5,14 +5,17 @@
 //! no one sees, and to single blanks and hyphens in it. Numbers are found by value. What a source says that does not fit the bounds counts
 //! as carried by everything, so leaving something out never hides where a value came from (R10).
 
+mod search;
 mod spelling;
+mod work;
 
-use self::spelling::{joined, normal, numbers};
+use self::search::Search;
+use self::spelling::{joined, joined_whole, normal, numbers};
+use self::work::Work;
 use crate::limits::{CARRIED_BYTES_MAX, CARRIED_LIKE_MAX};
 use crate::node::Node;
 use smol_str::SmolStr;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The shortest text that is a value, in characters.
 const CHARS_MIN: usize = 6;
@@ -40,16 +43,18 @@ impl Values {
     }
 
     /// What a text says: as a whole, by line and by word.
-    fn say(&mut self, text: &str) {
-        self.numbers.extend(numbers(text));
-        for joined in joined(text) {
-            if joined.is_number {
-                self.numbers.extend(numbers(&joined.text));
+    fn say(&mut self, text: &str, work: &mut Work) {
+        let Some(text) = work.normal(text) else { return };
+        self.numbers.extend(numbers(&text));
+        joined(&text, |text, is_number| {
+            if is_number {
+                self.numbers.extend(numbers(text));
             }
-            self.text(&joined.text);
-        }
-        if text.chars().nth(CHARS_MAX).is_none() {
             self.text(text);
+            work.may(text.len())
+        });
+        if text.chars().nth(CHARS_MAX).is_none() {
+            self.text(&text);
         }
         for line in text.lines().filter(|line| line.chars().nth(CHARS_MAX).is_none()) {
             self.text(line);
@@ -63,28 +68,31 @@ impl Values {
     }
 
     /// Everything that JSON says; a text that is none says itself.
-    fn of(json: &str) -> Self {
+    fn of(json: &str, work: &mut Work) -> Self {
         let mut values = Self::default();
-        match Node::parse(json) {
-            Some(node) => values.node(&node),
-            None => values.say(&normal(json)),
+        // Nothing that there is no more room for is read.
+        if work.may(json.len()) {
+            match Node::parse(json) {
+                Some(node) => values.node(&node, work),
+                None => values.say(json, work),
+            }
         }
         values
     }
 
-    fn node(&mut self, node: &Node) {
+    fn node(&mut self, node: &Node, work: &mut Work) {
         match node {
             Node::Null | Node::Bool(_) => {}
-            Node::Number(number) => self.say(&normal(number)),
-            Node::Text(text) => self.say(&normal(text)),
-            Node::List(items) => items.iter().for_each(|item| self.node(item)),
+            Node::Number(number) => self.say(number, work),
+            Node::Text(text) => self.say(text, work),
+            Node::List(items) => items.iter().for_each(|item| self.node(item, work)),
             Node::Object(members) => {
                 for (name, value) in members {
                     // A name with a digit in it is most often an id.
                     if name.contains(|c: char| c.is_ascii_digit()) {
-                        self.say(&normal(name));
+                        self.say(name, work);
                     }
-                    self.node(value);
+                    self.node(value, work);
                 }
             }
         }
@@ -99,21 +107,23 @@ impl Values {
 /// What a value takes beside its bytes, roughly.
 const ENTRY_BYTES: usize = 64;
 
-/// What was read, by value: which sources a value came from.
+/// What was read, by value: which sources a value came from. What is added first is kept; what there is no room for counts as carried.
 #[derive(Debug, Clone)]
 pub struct Index<S> {
-    /// Values, and whose they are. Ordered, so that those that begin alike are beside each other.
+    /// Values, and whose they are.
     texts: BTreeMap<SmolStr, BTreeSet<S>>,
     numbers: BTreeMap<SmolStr, BTreeSet<S>>,
     names: BTreeMap<SmolStr, BTreeSet<S>>,
     /// How many values begin alike.
     alike: BTreeMap<SmolStr, usize>,
-    /// Sources in the order in which they came, with what they take.
-    sources: VecDeque<(S, usize)>,
     bytes: usize,
+    /// All that were added.
+    sources: BTreeSet<S>,
     /// Sources of which something was left out.
-    evicted: BTreeSet<S>,
+    left_out: BTreeSet<S>,
     enumerations: BTreeSet<String>,
+    /// What may still be read of sources.
+    work: Work,
 }
 
 impl<S: Clone + Ord> Index<S> {
@@ -124,48 +134,51 @@ impl<S: Clone + Ord> Index<S> {
             numbers: BTreeMap::new(),
             names: BTreeMap::new(),
             alike: BTreeMap::new(),
-            sources: VecDeque::new(),
             bytes: 0,
-            evicted: BTreeSet::new(),
+            sources: BTreeSet::new(),
+            left_out: BTreeSet::new(),
             enumerations: enumerations.into_iter().map(normal).collect(),
+            work: Work::new(),
         }
     }
 
-    /// Adds what a source says, as JSON or as a text. Where there is no room, what came first goes.
+    /// Adds what a source says, as JSON or as a text.
     pub fn add(&mut self, source: &S, says: &str) {
-        self.keep(source, Values::of(says));
+        let values = Values::of(says, &mut self.work);
+        self.keep(source, values);
     }
 
     /// Adds the values by which a source was asked, as JSON: they are found at any length, where they are the whole of a value.
     pub fn add_names(&mut self, source: &S, names: &str) {
-        let mut values = Values::of(names);
-        each(names, &mut |name| values.names.extend([SmolStr::from(name)]));
+        let mut values = Values::of(names, &mut self.work);
+        each(names, &mut self.work, &mut |name, _| values.names.extend([SmolStr::from(name)]));
         self.keep(source, values);
+    }
+
+    /// Whether nothing more is looked at that is added: it counts as carried.
+    pub fn is_full(&self) -> bool {
+        self.work.is_over()
     }
 
     /// Notes that what a source says is not known: it counts as carried.
     pub fn add_unknown(&mut self, source: &S) {
-        self.evicted.insert(source.clone());
+        self.sources.insert(source.clone());
+        self.left_out.insert(source.clone());
     }
 
     fn keep(&mut self, source: &S, mut values: Values) {
+        self.sources.insert(source.clone());
         values.texts.retain(|text| !self.enumerations.contains(text.as_str()));
         values.names.retain(|name| !self.enumerations.contains(name.as_str()));
-        let bytes = values.bytes();
-        while self.bytes.saturating_add(bytes) > CARRIED_BYTES_MAX {
-            let Some((oldest, freed)) = self.sources.pop_front() else { break };
-            self.bytes = self.bytes.saturating_sub(freed);
-            self.forget(&oldest);
-        }
-        if bytes > CARRIED_BYTES_MAX {
-            self.evicted.insert(source.clone());
+        let bytes = self.bytes.saturating_add(values.bytes());
+        if self.work.is_over() || bytes > CARRIED_BYTES_MAX {
+            self.left_out.insert(source.clone());
             return;
         }
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.sources.push_back((source.clone(), bytes));
+        self.bytes = bytes;
         for text in values.texts {
             if !self.has_room_for(&text) {
-                self.evicted.insert(source.clone());
+                self.left_out.insert(source.clone());
                 continue;
             }
             self.texts.entry(text).or_default().insert(source.clone());
@@ -191,67 +204,43 @@ impl<S: Clone + Ord> Index<S> {
         true
     }
 
-    /// Forgets all values of a source, which counts as carried from then on.
-    fn forget(&mut self, source: &S) {
-        self.evicted.insert(source.clone());
-        let alike = &mut self.alike;
-        self.texts.retain(|text, of| {
-            of.remove(source);
-            if of.is_empty()
-                && let Some(count) = alike.get_mut(beginning(text))
-            {
-                *count = count.saturating_sub(1);
-            }
-            !of.is_empty()
-        });
-        for values in [&mut self.numbers, &mut self.names] {
-            values.retain(|_, of| {
-                of.remove(source);
-                !of.is_empty()
-            });
-        }
-        self.alike.retain(|_, count| *count > 0);
-    }
-
     /// The sources of which something was left out: they count as carried by everything.
-    pub fn evicted(&self) -> &BTreeSet<S> {
-        &self.evicted
+    pub fn left_out(&self) -> &BTreeSet<S> {
+        &self.left_out
     }
 
-    /// The sources whose values these parts of JSON carry, whole or embedded, and those of which something was left out.
+    /// The sources whose values these parts of JSON carry, whole or embedded, and those of which something was left out. All of them where
+    /// that takes too long to find out.
     pub fn carried(&self, says: &str) -> BTreeSet<S> {
-        let mut found = self.evicted.clone();
-        each(says, &mut |text| {
-            found.extend(self.names.get(text).into_iter().flatten().cloned());
-            let numbers_in =
-                |text: &str| numbers(text).into_iter().filter_map(|number| self.numbers.get(&number)).flatten();
-            found.extend(numbers_in(text).cloned());
-            for joined in joined(text) {
-                if joined.is_number {
-                    found.extend(numbers_in(&joined.text).cloned());
-                }
-                if joined.is_longest {
-                    self.find_embedded(&joined.text, &mut found);
-                }
-            }
-            self.find_embedded(text, &mut found);
-        });
-        found
+        self.look(says, &mut Work::new())
     }
 
-    /// The sources of values that a text holds at any place.
-    fn find_embedded(&self, text: &str, found: &mut BTreeSet<S>) {
-        for (at, _) in text.char_indices() {
-            let Some(rest) = text.get(at..) else { continue };
-            let begins = beginning(rest);
-            if begins.chars().count() < CHARS_MIN {
-                break;
-            }
-            let alike = self.texts.range::<str, _>((Bound::Included(begins), Bound::Unbounded));
-            let alike = alike.take_while(|(value, _)| value.starts_with(begins));
-            let embedded = alike.filter(|(value, _)| rest.starts_with(value.as_str()));
-            found.extend(embedded.flat_map(|(_, of)| of.iter().cloned()));
+    fn look(&self, says: &str, work: &mut Work) -> BTreeSet<S> {
+        // Values first, and whose they are once all are found: any number of sources may have the same ones.
+        let mut search = Search::new(&self.texts);
+        let (mut numbers_in, mut names_in) = (BTreeSet::new(), BTreeSet::new());
+        each(says, work, &mut |text, work| {
+            names_in.extend(self.names.get_key_value(text).map(|(name, _)| name));
+            let mut note = |text: &str| {
+                let known = |number: SmolStr| self.numbers.get_key_value(&number).map(|(number, _)| number);
+                numbers_in.extend(numbers(text).into_iter().filter_map(known));
+            };
+            note(text);
+            joined(text, |text, is_number| {
+                if is_number {
+                    note(text);
+                }
+                !is_number || work.may(text.len())
+            });
+            joined_whole(text, |text| search.find_in(text, work));
+            search.find_in(text, work);
+        });
+        if work.is_over() {
+            return self.sources.clone();
         }
+        let of_names = names_in.into_iter().filter_map(|name| self.names.get(name)).flatten();
+        let of_numbers = numbers_in.into_iter().filter_map(|number| self.numbers.get(number)).flatten();
+        self.left_out.iter().chain(of_names).chain(of_numbers).chain(search.sources()).cloned().collect()
     }
 }
 
@@ -262,30 +251,37 @@ fn beginning(text: &str) -> &str {
 }
 
 /// Every text and number in JSON, in normal form; a text that is no JSON is one.
-fn each(json: &str, tell: &mut impl FnMut(&str)) {
-    match Node::parse(json) {
-        Some(node) => each_in(&node, tell),
-        None => tell(&normal(json)),
+fn each(json: &str, work: &mut Work, tell: &mut impl FnMut(&str, &mut Work)) {
+    match work.may(json.len()).then(|| Node::parse(json)) {
+        Some(Some(node)) => each_in(&node, work, tell),
+        Some(None) => each_text(json, work, tell),
+        None => {}
     }
 }
 
-fn each_in(node: &Node, tell: &mut impl FnMut(&str)) {
+fn each_text(text: &str, work: &mut Work, tell: &mut impl FnMut(&str, &mut Work)) {
+    if let Some(text) = work.normal(text) {
+        tell(&text, work);
+    }
+}
+
+fn each_in(node: &Node, work: &mut Work, tell: &mut impl FnMut(&str, &mut Work)) {
     match node {
         Node::Null | Node::Bool(_) => {}
-        Node::Number(number) => tell(&normal(number)),
+        Node::Number(number) => each_text(number, work, tell),
         Node::Text(text) => {
-            tell(&normal(text));
+            each_text(text, work, tell);
             // Arguments are passed on as the text of JSON.
             if let Some(inner @ (Node::Object(_) | Node::List(_))) = Node::parse(text) {
-                each_in(&inner, tell);
+                each_in(&inner, work, tell);
             }
         }
-        Node::List(items) => items.iter().for_each(|item| each_in(item, tell)),
+        Node::List(items) => items.iter().for_each(|item| each_in(item, work, tell)),
         Node::Object(members) => members.iter().for_each(|(name, value)| {
             if name.contains(|c: char| c.is_ascii_digit()) {
-                tell(&normal(name));
+                each_text(name, work, tell);
             }
-            each_in(value, tell);
+            each_in(value, work, tell);
         }),
     }
 }
@@ -368,24 +364,90 @@ mod tests {
     }
 
     #[test]
-    fn what_is_evicted_or_unknown_counts_as_carried() {
+    fn what_is_left_out_or_unknown_counts_as_carried() {
         let mut index: Index<u32> = Index::new([]);
         index.add_unknown(&0);
         let long = |seed: u32| (0..2000).map(|at| format!("{at:04}{seed}word ")).collect::<String>();
         (1..=9).for_each(|source| index.add(&source, &long(source)));
-        assert!(index.evicted().contains(&1) && !index.evicted().contains(&9), "{:?}", index.evicted());
+        assert!(index.left_out().contains(&9) && !index.left_out().contains(&1), "{:?}", index.left_out());
         let all = index.carried("nothing");
-        assert_eq!(&all, index.evicted());
-        assert!(index.carried("00779word").contains(&9));
+        assert_eq!(&all, index.left_out());
+        assert!(index.carried("00771word").contains(&1));
         // Values that all begin alike do not make a look-up long.
         let mut alike: Index<u32> = Index::new([]);
         alike.add(&1, &(0..500).map(|at| format!("\"aaaaaa{at}z\" ")).collect::<String>());
-        assert!(alike.evicted().contains(&1));
-        alike.add(&2, &"y".repeat(CARRIED_BYTES_MAX));
-        assert!(!alike.evicted().contains(&2), "a long word is known by its beginning");
+        assert!(alike.left_out().contains(&1));
+        alike.add(&2, &"y".repeat(CARRIED_BYTES_MAX / 16));
+        assert!(!alike.left_out().contains(&2), "a long word is known by its beginning");
+    }
+
+    /// What an agent can choose so that looking takes long: values that begin alike, all of which many sources have, in a text in which
+    /// each is found at every place, or nearly.
+    fn hostile(sources: usize, says: usize) -> [(Index<usize>, String); 4] {
+        let runs =
+            |front: &str, of: &str| (1..65).map(|count| format!("{front}{} ", of.repeat(count))).collect::<String>();
+        let index = |words: String| {
+            let mut index: Index<usize> = Index::new([]);
+            (0..sources).for_each(|source| index.add(&source, &format!("{words}{source}")));
+            index
+        };
+        [
+            (index(runs("aaaaa", "a")), "a".repeat(says)),
+            (index(runs("aaaaa", "a")), format!("{}-", "a".repeat(99)).repeat(says / 100)),
+            // None of which is ever found, and all of which are nearly.
+            (index(runs("aaaaaa", "0")), "aaaaaa1 ".repeat(says / 8)),
+            (index(runs("aaaaa", "a")), "a1-".repeat(says / 3)),
+        ]
+    }
+
+    #[test]
+    fn attack_looking_for_values_takes_no_longer_than_in_proportion_to_what_is_looked_at() {
+        let steps = |sources, says| {
+            hostile(sources, says).map(|(index, says)| {
+                let mut work = Work::new();
+                let found = index.look(&says, &mut work);
+                // Too much to look at is as if it was found.
+                assert!(!work.is_over() || found.len() == sources, "{found:?}");
+                [index.work.done(), work.done()]
+            })
+        };
+        let (small, more_sources, longer) = (steps(2, 3000), steps(20, 3000), steps(2, 6000));
+        for (at, small) in small.into_iter().enumerate() {
+            let [[read, looked], [read_more, looked_more]] = [small, more_sources[at]];
+            assert_eq!(looked, looked_more, "{at}: how many have a value makes no difference");
+            assert!(read_more <= read * 11, "{at}: {read} {read_more}");
+            // Values that begin alike are all looked at where a text begins like them: 64 at most.
+            let of_text = |[_, looked]: [usize; 2]| looked;
+            assert!(of_text(longer[at]) <= looked * 21 / 10 + 256, "{at}: {looked} {}", of_text(longer[at]));
+        }
+        let all = steps(200, 48 * 1024).into_iter().flatten();
+        assert!(all.max() <= Some(crate::limits::CARRIED_WORK_MAX));
+    }
+
+    #[test]
+    fn a_long_text_of_plain_words_is_looked_at_to_its_end() {
+        let index = index(&[(1, "Meet at Fischmarkt 7"), (2, "order-77123")]);
+        let says = json!({"text": format!("{}order-77123", "A sentence of words, as they are - 4 812.50 of them. ".repeat(850))});
+        assert!(says.to_string().len() > 44_000);
+        assert_eq!(carried(&index, &says.to_string()), [2]);
+        let inside = json!({"arguments": says.to_string()}).to_string();
+        assert_eq!(carried(&index, &inside), [2]);
     }
 
     proptest! {
+        #[test]
+        fn every_value_that_a_text_holds_is_found(
+            values in prop::collection::btree_set("[ab]{6,12}", 0..60),
+            text in "[ab]{0,200}",
+        ) {
+            let mut index: Index<SmolStr> = Index::new([]);
+            values.iter().for_each(|value| index.add(&value.as_str().into(), value));
+            let held: BTreeSet<SmolStr> =
+                values.iter().filter(|value| text.contains(value.as_str())).map(SmolStr::from).collect();
+            prop_assert_eq!(index.left_out().len(), 0);
+            prop_assert_eq!(index.carried(&text), held);
+        }
+
         #[test]
         fn a_value_that_is_mentioned_is_found(
             value in "[a-zA-Z0-9äöüßÉ@._-]{0,4}[a-zA-Zäß][a-zA-Z0-9äöüßÉ]{7,40}",

@@ -10,6 +10,9 @@ pub const TOLD_BYTES_MAX: usize = 1536;
 /// The longest value that is told whole.
 const VALUE_BYTES_MAX: usize = 400;
 
+/// How many changes are looked at that there is no room for: which of them are told makes little difference, and there may be thousands.
+const MISSED_MAX: usize = 32;
+
 /// The names by which items of lists are told apart, in this order.
 const KEYS: [&str; 8] = ["id", "key", "uuid", "path", "uri", "number", "name", "title"];
 
@@ -45,7 +48,10 @@ pub struct Difference {
 
 /// The difference of two contents, in at most so many bytes.
 pub fn difference(before: &str, after: &str, bytes_max: usize) -> Difference {
-    let mut teller = Teller { changes: Vec::new(), is_whole: true, left: bytes_max };
+    let mut teller = Teller { changes: Vec::new(), missed: 0, is_whole: true, left: bytes_max };
+    if before == after {
+        return Difference { changes: teller.changes, is_whole: true };
+    }
     match (Node::parse(before), Node::parse(after)) {
         (Some(before), Some(after)) => teller.node("", &before, &after),
         _ => teller.lines("", before, after),
@@ -71,6 +77,9 @@ pub fn tell(pairs: &[Pair<'_>], bytes_max: usize) -> Vec<Difference> {
         // Some bytes go to what stands round it.
         left = left.saturating_sub(name_bytes.saturating_add(16));
         let Some(before) = before else { return Difference::default() };
+        if left == 0 {
+            return Difference::default();
+        }
         let told = difference(before, after, left);
         let bytes = told.changes.iter().map(Change::bytes).fold(0_usize, usize::saturating_add);
         left = left.saturating_sub(bytes);
@@ -121,11 +130,23 @@ fn is_plain(name: &str) -> bool {
 
 struct Teller {
     changes: Vec<Change>,
+    /// How many changes there was no room for.
+    missed: usize,
     is_whole: bool,
     left: usize,
 }
 
 impl Teller {
+    /// Whether nothing more is told. A path alone that is too long is not written down again for everything in it.
+    fn is_over(&mut self, path: &str) -> bool {
+        if path.len() > self.left {
+            self.missed = self.missed.saturating_add(1);
+        }
+        let is_over = self.missed >= MISSED_MAX || path.len() > self.left;
+        self.is_whole &= !is_over;
+        is_over
+    }
+
     fn tell(&mut self, path: &str, before: Option<String>, after: Option<String>) {
         let (before, after) = (before.map(|it| self.cut(it)), after.map(|it| self.cut(it)));
         let change = Change { path: path.to_owned(), before, after };
@@ -134,7 +155,10 @@ impl Teller {
                 self.left = left;
                 self.changes.push(change);
             }
-            None => self.is_whole = false,
+            None => {
+                self.is_whole = false;
+                self.missed = self.missed.saturating_add(1);
+            }
         }
     }
 
@@ -150,9 +174,13 @@ impl Teller {
 
     fn node(&mut self, path: &str, before: &Node, after: &Node) {
         match (before, after) {
-            _ if before == after => {}
+            _ if before == after || self.is_over(path) => {}
             (Node::Object(a), Node::Object(b)) => {
-                for name in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
+                let differs = |name: &&String| a.get(*name) != b.get(*name);
+                for name in a.keys().chain(b.keys()).filter(differs).collect::<BTreeSet<_>>() {
+                    if self.is_over(path) {
+                        return;
+                    }
                     self.member(&format!("{path}/{}", shown(name)), a.get(name), b.get(name));
                 }
             }
@@ -170,16 +198,22 @@ impl Teller {
     }
 
     fn list(&mut self, path: &str, a: &[Node], b: &[Node]) {
-        let (items_a, items_b) = (a, b);
-        if let Some((key, a, b)) = KEYS.iter().find_map(|key| Some((key, keyed(a, key)?, keyed(b, key)?))) {
-            for value in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
-                let item = |list: &BTreeMap<String, &Node>| list.get(value).copied().cloned();
-                let (before, after) = (item(&a), item(&b));
-                self.member(&format!("{path}[{key}={}]", shown(value)), before.as_ref(), after.as_ref());
+        if let Some((key, keyed_a, keyed_b)) = KEYS.iter().find_map(|key| Some((key, keyed(a, key)?, keyed(b, key)?))) {
+            let differs = |value: &&String| keyed_a.get(*value) != keyed_b.get(*value);
+            for value in keyed_a.keys().chain(keyed_b.keys()).filter(differs).collect::<BTreeSet<_>>() {
+                if self.is_over(path) {
+                    return;
+                }
+                let (before, after) = (keyed_a.get(value).copied(), keyed_b.get(value).copied());
+                self.member(&format!("{path}[{key}={}]", shown(value)), before, after);
             }
-            // Another order is a change too.
-            if order_of(items_a, &b, key) != order_of(items_b, &a, key) {
-                self.tell(path, None, Some("in another order".to_owned()));
+            // Whoever was told the items alone takes it that those that stay keep their order, and new ones are at the end.
+            let (order, of_before) = (keys_of(b, key), keys_of(a, key));
+            let stay = of_before.iter().filter(|value| keyed_b.contains_key(*value));
+            let new = order.iter().filter(|value| !keyed_a.contains_key(*value));
+            if stay.chain(new).ne(&order) {
+                let order = Node::List(order.into_iter().map(Node::Text).collect());
+                self.tell(path, None, Some(format!("in this order: {}", order.text())));
             }
             return;
         }
@@ -188,6 +222,9 @@ impl Teller {
         let same_back = rest_a.iter().rev().zip(rest_b.iter().rev()).take_while(|(a, b)| a == b).count();
         let middle = |rest: &'_ [Node]| rest.len().saturating_sub(same_back);
         for at in 0..middle(rest_a).max(middle(rest_b)) {
+            if self.is_over(path) {
+                return;
+            }
             let before = rest_a.get(at).filter(|_| at < middle(rest_a));
             let after = rest_b.get(at).filter(|_| at < middle(rest_b));
             self.member(&format!("{path}/{}", same_front.saturating_add(at)), before, after);
@@ -220,13 +257,13 @@ fn shown(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The keys of the items of a list that another one has too, in the order of the list.
-fn order_of(items: &[Node], other: &BTreeMap<String, &Node>, key: &str) -> Vec<String> {
+/// The keys of the items of a list, in its order.
+fn keys_of(items: &[Node], key: &str) -> Vec<String> {
     let of = |item: &Node| match item {
         Node::Object(members) => members.get(key).and_then(key_text),
         _ => None,
     };
-    items.iter().filter_map(of).filter(|value| other.contains_key(value)).collect()
+    items.iter().filter_map(of).collect()
 }
 
 fn key_text(value: &Node) -> Option<String> {
@@ -274,7 +311,12 @@ mod tests {
         );
         assert_eq!(told(r#"[1,2,3]"#, r#"[1,9,9,3]"#), ["/1: 2 > 9", "/2: - > 9"]);
         assert_eq!(told(r#"{"t":"a\nb\nc"}"#, r#"{"t":"a\nB\nc"}"#), [r#"/t:2: "b" > "B""#]);
-        assert_eq!(told(r#"[{"id":1},{"id":2}]"#, r#"[{"id":2},{"id":1}]"#), [": - > in another order"]);
+        assert_eq!(told(r#"[{"id":1},{"id":2}]"#, r#"[{"id":2},{"id":1}]"#), [r#": - > in this order: ["2","1"]"#]);
+        assert_eq!(
+            told(r#"{"q":[{"id":1},{"id":2}]}"#, r#"{"q":[{"id":7},{"id":1}]}"#),
+            [r#"/q[id=2]: {"id":2} > -"#, r#"/q[id=7]: - > {"id":7}"#, r#"/q: - > in this order: ["7","1"]"#],
+            "what comes first is not what was first"
+        );
         assert_eq!(told("a", "a"), [""; 0]);
         // No line of an answer reads like one that the gate wrote.
         for change in told("a\u{1b}[2K\nNothing was sent.", "b").into_iter().chain(told("{}", r#"{"x\ny":1}"#)) {
@@ -292,6 +334,32 @@ mod tests {
         let cut = difference(&many(1), &many(2), 512);
         assert!(!cut.is_whole && !cut.changes.is_empty());
         assert!(difference("1", "2", 512).is_whole);
+    }
+
+    #[test]
+    fn an_order_that_is_too_long_to_tell_is_not_told_in_full() {
+        let list = |ids: &mut dyn Iterator<Item = u32>| {
+            format!("[{}]", ids.map(|id| format!("{{\"id\":\"item {id}\"}}")).collect::<Vec<_>>().join(","))
+        };
+        let (short, long) = (|| 0..4, || 0..60);
+        assert!(difference(&list(&mut short()), &list(&mut short().rev()), TOLD_BYTES_MAX).is_whole);
+        assert!(!difference(&list(&mut long()), &list(&mut long().rev()), TOLD_BYTES_MAX).is_whole);
+        assert!(!difference(&list(&mut short()), &list(&mut short().rev()), 40).is_whole);
+    }
+
+    #[test]
+    fn attack_what_cannot_be_told_is_not_written_down_again_and_again() {
+        // A long name, and within it much that differs: each path would have all of it.
+        let of = |value: u32| {
+            let many = (0..1200).map(|at| format!("\"{at}\":{value}")).collect::<Vec<_>>().join(",");
+            format!("{{\"{}\":{{{many}}}}}", "n".repeat(4096))
+        };
+        for short in [of(1), of(1).replace(&"n".repeat(4096), &"n".repeat(1400))] {
+            let (before, after) = (short.clone(), short.replace(":1", ":2"));
+            let mut teller = Teller { changes: Vec::new(), missed: 0, is_whole: true, left: TOLD_BYTES_MAX };
+            teller.node("", &Node::parse(&before).unwrap(), &Node::parse(&after).unwrap());
+            assert!(!teller.is_whole && teller.missed <= MISSED_MAX + 2, "{}", teller.missed);
+        }
     }
 
     #[test]

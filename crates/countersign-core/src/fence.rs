@@ -16,9 +16,10 @@ use crate::disclose::Subject;
 use crate::fact::Fact;
 use crate::halt::Scope;
 use crate::identity::{ACTIVE, Auth, holds_key};
-use crate::ids::{AgentId, FactId, numbered};
+use crate::ids::{AgentId, FactId, PactName, numbered};
 use crate::limits::{CLAIM_FACTS_MAX, CLAIMS_MAX, CLAIMS_PER_AGENT_MAX, REASON_BYTES_MAX};
 use crate::pact::ClaimRule;
+use crate::session::GATEWAY_PACT;
 use crate::state::{ReadState, State};
 use crate::value::Value;
 use serde::{Deserialize, Serialize};
@@ -284,6 +285,16 @@ pub fn check_holder(state: &State, by: &AgentId, auth: &Auth, now_ms: u64) -> Re
     let scopes = [Scope::All, Scope::Agent(by.clone())].into_iter().chain(org);
     match scopes.filter_map(|scope| Some((state.halts.get(&scope)?.entry, scope))).next() {
         Some((entry, scope)) => refused(format!("`{scope}` is halted since entry {entry}")),
+        None => Ok(()),
+    }
+}
+
+/// Whether an agent may be told what tools read now. That is done under the gateway's own pact, so halting that one stops it too.
+pub fn check_reader(state: &State, by: &AgentId, auth: &Auth, now_ms: u64) -> Result<(), ClaimRefusal> {
+    check_holder(state, by, auth, now_ms)?;
+    let scope = PactName::new(GATEWAY_PACT).ok().map(Scope::Pact);
+    match scope.and_then(|scope| Some((state.halts.get(&scope)?.entry, scope))) {
+        Some((entry, scope)) => Err(ClaimRefusal::Agent(format!("`{scope}` is halted since entry {entry}"))),
         None => Ok(()),
     }
 }

@@ -48,6 +48,9 @@ pub const UNSURE_MAX: usize = 2 * READINGS_MAX;
 pub const CARRIED_BYTES_MAX: usize = 512 * 1024;
 /// Most values in it that begin alike: all of them are looked at where a text has such a beginning.
 pub const CARRIED_LIKE_MAX: usize = 64;
+/// Most bytes of readings that are read for such an index, and as many of what a write says are looked for in it: everyone else waits
+/// meanwhile. The largest body fits, with its parts in every spelling.
+pub const CARRIED_WORK_MAX: usize = 512 * 1024;
 /// Most preconditions of one action type; every one of them is evaluated for every action.
 pub const PRECONDITIONS_MAX: usize = 64;
 

@@ -37,6 +37,8 @@ pub const SESSION: &str = "Session";
 pub const READING: &str = "Reading";
 /// What was read, as it is compared.
 const CONTENT: &str = "content";
+/// The pact under which a gateway calls what no other pact maps, and under which tools are read in sessions.
+pub const GATEWAY_PACT: &str = "mcp-calls";
 /// How often a session was gone on in.
 const FOLLOWED: &str = "followed";
 
@@ -189,6 +191,12 @@ impl Held {
             _ => 0,
         };
         Some(Self { fact: fact.id.clone(), version: fact.version(), reading, digest, before, repeats })
+    }
+
+    /// What names it. Its fact says so; to make it again takes as long as the arguments are.
+    pub fn name(&self) -> Digest {
+        let named = self.fact.id().split_once('/').and_then(|(_, name)| name.parse().ok());
+        named.unwrap_or_else(|| self.reading.place.name())
     }
 
     /// How many versions right before the next one read the same as that; `None` where this one does not.

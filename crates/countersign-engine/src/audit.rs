@@ -316,7 +316,21 @@ impl Auditor {
         let fenced = of_fence.filter_map(|reason| self.lost.named_by(reason)).next();
         let tainted = self.taint.excuse(&entry.event, &again.event, &self.fold.state);
         let fenced = fenced.map(|since| (since, Unknown::Fences));
-        tainted.or(fenced).or_else(|| self.excuse_charge(recorded, decisions))
+        let of_session = || Some((self.excuse_session(&entry.event)?, Unknown::Value));
+        tainted.or(fenced).or_else(of_session).or_else(|| self.excuse_charge(recorded, decisions))
+    }
+
+    /// A dispatch asks whether its session is open, and what was read in it. It names the readings that were noted, and not the session.
+    fn excuse_session(&self, event: &Event) -> Option<u64> {
+        let Event::Dispatch(dispatch) = event else { return None };
+        let state = &self.fold.state;
+        let action = &state.effects.find(dispatch.effect).ok()?.action;
+        state.pacts.get(&action.pact)?.actions.get(&action.action)?.guard.as_ref()?;
+        let session = action.session?.id;
+        match state.facts.get(&session.fact()?) {
+            Some(fact) => self.taint.excuse_session(fact),
+            None => self.lost.under_way(&RestsOn::Session(session.0)),
+        }
     }
 
     /// An entry that came out differently over a budget, as it would not have if the budget had held what the entry says.

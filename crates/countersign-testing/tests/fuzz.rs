@@ -3,6 +3,8 @@
 //! Each target is fed plain noise, and good samples with a few bytes changed, which is what gets past the first check. They run
 //! for `FUZZ_SECONDS` each (`cargo xtask fuzz`), and for a moment in a plain test run.
 
+mod sessions;
+
 use crate::tamper::folders::{public, signed_folder};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -2,7 +2,7 @@
 
 pub mod folders;
 mod groups;
-mod lies;
+pub mod lies;
 mod readings;
 
 use countersign_engine::storage::disk::Disk;

@@ -16,6 +16,10 @@ const GROUPS_MAX: usize = 9;
 
 /// A text in the one form in which texts are compared.
 pub(super) fn normal(text: &str) -> String {
+    // Most texts are that, and all else below leaves them as this does.
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
     // Upper case first: some letters have two forms in lower case.
     let seen = text.nfkc().filter(|c| !is_ignorable(*c));
     let folded = seen.flat_map(char::to_uppercase).flat_map(char::to_lowercase);
@@ -30,19 +34,26 @@ fn is_ignorable(char: char) -> bool {
         | 0x1_D173..=0x1_D17A | 0xE_0000..=0xE_0FFF)
 }
 
-/// What a text says in groups, without what is between them.
-pub(super) struct Joined {
-    pub(super) text: String,
-    /// Whether the groups are those of a number.
-    pub(super) is_number: bool,
-    /// Whether no more groups follow that belong to it.
-    pub(super) is_longest: bool,
+/// Tells what a text says in groups, without what is between them: short ones with digits in them that a blank is between, and any that a
+/// hyphen is. Of more than two, each beginning and each end could be a value of its own, so each is told, and whether it is a number, until
+/// that is enough.
+pub(super) fn joined(text: &str, mut tell: impl FnMut(&str, bool) -> bool) {
+    each_run(text, |groups| join(groups, &mut tell));
 }
 
-/// What a text says in groups: short ones with digits in them that a blank is between, and any that a hyphen is. Of more than two, each
-/// beginning and each end could be a value of its own.
-pub(super) fn joined(text: &str) -> Vec<Joined> {
-    let (mut found, mut groups, mut rest) = (Vec::new(), Vec::new(), text);
+/// The same with all groups that follow each other at once: what any of them say together is in it.
+pub(super) fn joined_whole(text: &str, mut tell: impl FnMut(&str)) {
+    each_run(text, |groups| {
+        if groups.len() > 1 {
+            tell(&groups.concat());
+        }
+        true
+    });
+}
+
+/// Groups that belong together, for as long as more are asked for.
+fn each_run<'a>(text: &'a str, mut take: impl FnMut(&[&'a str]) -> bool) {
+    let (mut groups, mut rest) = (Vec::new(), text);
     loop {
         let end = rest.find(|c| !is_of_group(c)).unwrap_or(rest.len());
         let (group, after) = rest.split_at_checked(end).unwrap_or_default();
@@ -58,28 +69,31 @@ pub(super) fn joined(text: &str) -> Vec<Joined> {
             _ => false,
         };
         if !is_joined {
-            join(&groups, &mut found);
+            if !take(&groups) {
+                return;
+            }
             groups.clear();
         }
         if between.is_none() {
-            return found;
+            return;
         }
         rest = next;
     }
 }
 
-fn join(groups: &[&str], found: &mut Vec<Joined>) {
+fn join(groups: &[&str], tell: &mut impl FnMut(&str, bool) -> bool) -> bool {
     for start in 0..groups.len() {
         let from = groups.get(start..).unwrap_or_default();
-        let longest = from.len().min(GROUPS_MAX);
-        for end in 2..=longest {
+        for end in 2..=from.len().min(GROUPS_MAX) {
             let some = from.get(..end).unwrap_or_default();
             let (text, is_number) = (some.concat(), is_number(some));
-            if is_number || text.chars().nth(CHARS_MIN.saturating_sub(1)).is_some() {
-                found.push(Joined { text, is_number, is_longest: end == longest });
+            let is_value = is_number || text.chars().nth(CHARS_MIN.saturating_sub(1)).is_some();
+            if is_value && !tell(&text, is_number) {
+                return false;
             }
         }
     }
+    true
 }
 
 /// Whether something is a group of an account, a card or a telephone number, or of digits: longer ones are words, of which texts are full.

@@ -53,10 +53,14 @@ impl<S: Snapshot> Deciding<'_, S> {
             return readings;
         }
         let mut index = Index::new(self.kind.params.enumerations());
-        // Oldest first: what there is no room for is the oldest.
+        // Latest first: what there is no room for is the oldest.
         readings
-            .sort_by(|(_, one), (_, other)| (one.reading.at_ms, &one.fact).cmp(&(other.reading.at_ms, &other.fact)));
+            .sort_by(|(_, one), (_, other)| (other.reading.at_ms, &other.fact).cmp(&(one.reading.at_ms, &one.fact)));
         for (_, held) in &readings {
+            if index.is_full() {
+                index.add_unknown(&held.fact);
+                continue;
+            }
             index.add_names(&held.fact, &as_sent(&held.reading.place.arguments));
             // Where the agent may know what was read before, that is what its write carries, and only this is kept.
             let is_known = rested_on(self.action, held, held.version).is_some();
@@ -275,7 +279,7 @@ fn unsure(action: &Action, held: &Held) -> usize {
     if action.unsure.is_empty() {
         return 0;
     }
-    let name = held.reading.place.name();
+    let name = held.name();
     action.unsure.iter().filter(|unsure| **unsure == name).count()
 }
 

@@ -31,7 +31,9 @@ pub(super) fn session_again(entry: &Entry, writes: &[Write], state: &State) -> R
         let known = session::not_rechecked(&session.fact, u64::MAX);
         let now = written(first, (entry.index, entry.time_ms), &entry.by);
         let tool = session::not_rechecked(&now, u64::MAX).into_iter().find(|tool| !known.contains(tool));
-        let tool = tool.ok_or_else(|| format!("nothing is noted in {id}"))?;
+        // What is gone on in, or noted, differs from what there was before: as the session had it.
+        let tool = tool.ok_or_else(|| format!("nothing is noted in {id}"));
+        let tool = tool.map_err(Fault::on(RestsOn::Fact(session.fact.id.clone())))?;
         return Ok(Event::Session { writes: session::answered(&session, &tool, state) });
     }
     let agent = match value.get("agent") {
@@ -74,7 +76,8 @@ fn beyond_again(write: &Write, state: &State) -> Result<Event, Fault> {
     let place = write.value.as_ref().and_then(|value| session::beyond_in(&session, value));
     let place = place.ok_or_else(|| "it says of no tool that it was read".to_owned())?;
     if session.readings().count() < READINGS_MAX {
-        return Err("its session had room for a reading".to_owned().into());
+        let what = "its session had room for a reading".to_owned();
+        return Err(Fault::on(RestsOn::Fact(session.fact.id.clone()))(what));
     }
     Ok(Event::Reading { writes: vec![session::read_beyond(&session, &place, state)], effect: None })
 }

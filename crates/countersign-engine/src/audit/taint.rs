@@ -10,8 +10,10 @@
 use super::Unknown;
 use countersign_core::code::Code;
 use countersign_core::erase::Forgotten;
+use countersign_core::fact::Fact;
 use countersign_core::ids::{FactId, Tag};
 use countersign_core::record::{Entry, Event, Kind, Leaf, LeafIdentity};
+use countersign_core::session::{Held, READING};
 use countersign_core::state::State;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +33,8 @@ pub(super) struct Taint {
     ids: BTreeMap<Tag, FactId>,
     /// The tags of facts that were forgotten, which never come back.
     forgotten: BTreeSet<Tag>,
+    /// Of sessions, the tags of readings that erased entries put into them: the session may name them yet.
+    readings: BTreeMap<Tag, BTreeSet<Tag>>,
 }
 
 /// A value that is gone.
@@ -58,6 +62,9 @@ impl Taint {
         for (tag, version) in leaf.writes.iter().flatten() {
             let since = self.values.get(tag).map_or(leaf.index, |gone| gone.since);
             self.values.insert(*tag, Gone { since, latest: leaf.index, version: *version });
+        }
+        if let (Kind::Reading, Some([(reading, _), (session, _)])) = (leaf.kind, leaf.writes.as_deref()) {
+            self.readings.entry(*session).or_default().insert(*reading);
         }
         let confirmed = match leaf.kind {
             Kind::Feed => leaf.writes.as_deref(),
@@ -102,6 +109,7 @@ impl Taint {
         self.dates.remove(tag);
         self.confirmed.remove(tag);
         self.ids.remove(tag);
+        self.readings.remove(tag);
         self.forgotten.insert(*tag);
     }
 
@@ -164,12 +172,29 @@ impl Taint {
         let is_unmet = codes.contains(&Some(Code::PreconditionFailed));
         made.reads.iter().find_map(|read| {
             let named = said.reads.iter().find(|named| named.fact == read.fact).and_then(|named| named.tag);
-            let tag = self.tag_of(&read.fact, named, state)?;
+            let tag = self.tag_of(&read.fact, named, state).or_else(|| self.reading_gone(&read.fact, state))?;
             let value = self.values.get(&tag).map(|gone| (gone.since, Unknown::Value));
             let confirmed = || self.confirmed.get(&tag).map(|entry| (*entry, Unknown::Confirmation));
             let dated = || self.dates.get(&tag).map(|undated| (undated.since, Unknown::Date));
             value.or_else(|| confirmed().filter(|_| is_unmet)).or_else(|| dated().filter(|_| is_dated))
         })
+    }
+
+    /// The tag of a reading that its session names and of which nothing can be read, or of one that may be it. Whether the write carried it
+    /// is not known, and a write that did not says nothing of it.
+    fn reading_gone(&self, fact: &FactId, state: &State) -> Option<Tag> {
+        if fact.ty().as_str() != READING || state.facts.get(fact).is_some() {
+            return None;
+        }
+        let session = state.facts.get(&Held::session(fact)?.fact()?)?;
+        let is_gone =
+            |tag: &&Tag| self.values.contains_key(*tag) && self.ids.get(*tag).is_none_or(|known| known == fact);
+        self.readings.get(&session.tag)?.iter().find(is_gone).copied()
+    }
+
+    /// Why what rests on the whole of a session cannot be judged, if what it has is not known.
+    pub(super) fn excuse_session(&self, session: &Fact) -> Option<u64> {
+        self.values.get(&session.tag).map(|gone| gone.since)
     }
 
     /// The same for an entry that is nothing but writes, which follow from what was there before.

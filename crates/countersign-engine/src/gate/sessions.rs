@@ -7,7 +7,7 @@ use countersign_core::call::{EffectId, ExternalHow, ExternalRead, FoundCode};
 use countersign_core::canonical::Canonical;
 use countersign_core::decide::external_read;
 use countersign_core::effect::Effect;
-use countersign_core::fence::check_holder;
+use countersign_core::fence::check_reader;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest};
 use countersign_core::record::{Entry, Event, Kind};
@@ -138,7 +138,7 @@ impl Gate {
     /// If the agent may not act, or the session is not open or another's.
     pub fn may_read_in(&self, (session, agent, auth): (SessionName, &AgentId, &Auth)) -> Result<(), Refusal> {
         let (now_ms, view) = (self.now_ms(), self.view());
-        check_holder(&view.rest, agent, auth, now_ms)?;
+        check_reader(&view.rest, agent, auth, now_ms)?;
         Session::named(session, agent, &view)?;
         Ok(())
     }

@@ -15,7 +15,6 @@ use countersign_core::effect::{Effect, Flight, Phase};
 use countersign_core::ids::{Digest, FactId};
 use countersign_core::pact::Mode;
 use countersign_core::record::{Event, Judged};
-use countersign_core::screen::visible::one_line;
 use countersign_core::session::{Held, Reading, Reread};
 use crossbeam_channel::bounded;
 use smol_str::SmolStr;
@@ -101,7 +100,11 @@ impl Inner {
         }
         // Asked now: a doubt may be resolved before this call is made, and its call may have its effect beside it all the same.
         let beside = self.doubts_beside(id);
-        let Some((target, tool)) = self.place(id) else { return };
+        let Some((target, tool)) = self.place(id) else {
+            // Its pact has it no longer. To decide it says so, and ends it: no one else would.
+            drop(self.dispatch_as_read(id, &[], false));
+            return;
+        };
         let Some(rested_on) = self.rested_on(id) else { return };
         let until = Instant::now() + REREAD_WITHIN;
         let mut again = self.read_all(rested_on, None, until);

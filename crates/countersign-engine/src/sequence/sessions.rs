@@ -9,7 +9,7 @@ use countersign_core::decide;
 use countersign_core::decide::target;
 use countersign_core::decision::Decision;
 use countersign_core::effect::EffectRefusal;
-use countersign_core::fence::check_holder;
+use countersign_core::fence::{check_holder, check_reader};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::record::{Dispatch, Event};
@@ -78,7 +78,7 @@ impl Sequencer {
         now_ms: u64,
     ) {
         // Who was revoked or halted while the tool was read is not told what it said.
-        if let Err(refusal) = check_holder(&self.state, agent, auth, now_ms) {
+        if let Err(refusal) = check_reader(&self.state, agent, auth, now_ms) {
             return batch.refuse(reply, refusal);
         }
         let writes = Session::named(name, agent, &*self.state).and_then(|session| {

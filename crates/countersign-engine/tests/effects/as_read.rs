@@ -151,3 +151,24 @@ fn a_gate_that_is_killed_between_reading_again_and_the_call_never_makes_it_by_it
     assert_eq!(asked, [beside], "what had not left was not sent by itself");
     desk.world.audited();
 }
+
+#[test]
+fn a_call_whose_action_type_is_gone_when_its_turn_comes_is_refused_and_waits_no_longer() {
+    let mut desk = Desk::new();
+    let posts: Vec<u64> = (0..=AT_ONCE).map(|number| desk.act("post", number)).collect();
+    desk.until_asked("/post", AT_ONCE);
+    let waits: Vec<u64> = posts.into_iter().filter(|effect| desk.world.phase(*effect) == "cooling").collect();
+    let [waits] = waits[..] else { panic!("{waits:?} wait for a thread") };
+    let (begin, rest) = PACT.split_once("[action.post]").unwrap();
+    let (_, rest) = rest.split_once("[action.mail]").unwrap();
+    let without = format!("{begin}[action.mail]{rest}").replace("version = 1", "version = 2");
+    let pact = Arc::new(load(&without).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
+    desk.world.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
+    for _ in 0..AT_ONCE {
+        desk.world.outside.answer(done());
+    }
+    desk.world.wait(|world| world.phase(waits) != "cooling", "it cools for ever");
+    assert_eq!(desk.asked("/post"), AT_ONCE, "and it was never made");
+    desk.world.wait(|world| world.gate().view().whole_state().effects.open().count() == 0, "a call is still under way");
+    desk.world.audited();
+}

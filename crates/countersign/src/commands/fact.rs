@@ -1,8 +1,9 @@
 //! `countersign fact`: reading facts, and feeding them as an operator.
 
 use super::{Connection, Failure, OPERATOR, Outcome, fact_id, fact_path, text_of};
-use crate::client::{Call, escape};
+use crate::client::{Call, Client, escape};
 use crate::config::Config;
+use crate::mcp::gate::{FACT_TYPE as TOOL_TYPE, SERVER_TYPE};
 use crate::terminal::{note, say, say_json, say_json_text, time};
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -10,7 +11,7 @@ use countersign_api::{
     FactConfirm, FactConfirmed, FactList, FactPut, FactResponse, FactWritten, HeldFeed, HistoryResponse,
 };
 use countersign_core::ids::FactId;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Read and feed facts, as an operator
 ///
@@ -275,10 +276,26 @@ fn put(args: &PutArgs, config: &Config) -> Result<Outcome> {
             .hint("write an object with every attribute, in single quotes: '{\"status\":\"active\"}'")
     })?;
     let client = args.connection.client(config)?;
+    note_dropped_guard(&client, &fact, &value);
     let call = if_match(Call::put(fact_path(&fact)).agent(&args.by), args.if_match).json(&FactPut { value })?;
     let written: FactWritten = client.call(call)?;
     client.close()?;
     show_written(&written, args.json, "written")
+}
+
+/// Says so where what is put is no longer guarded: a fact is put as a whole, and what is left out is gone.
+fn note_dropped_guard(client: &Client, fact: &FactId, value: &Map<String, Value>) {
+    if ![TOOL_TYPE, SERVER_TYPE].contains(&fact.ty().as_str()) || value.contains_key("guard") {
+        return;
+    }
+    let before = client.call::<FactResponse>(Call::get(fact_path(fact)));
+    // Whoever may feed it and not read it, or puts the first one, is told nothing.
+    let guard = before.ok().and_then(|before| before.value.get("guard").cloned());
+    if let Some(guard) = guard.filter(|guard| !guard.is_null()) {
+        note(format_args!(
+            "{fact} was guarded, and is not any more: this value has no guard. To keep it, put it again with \"guard\": {guard}"
+        ));
+    }
 }
 
 fn delete(args: &DeleteArgs, config: &Config) -> Result<Outcome> {

@@ -310,9 +310,10 @@ impl McpAdapter {
         Ok(Reading { value, answer: Some(answered.text) })
     }
 
-    /// A read that was not answered. The connection stays for those who still wait; if it is silent to all, it ends.
+    /// A read that was not answered, and was cancelled. The connection is everyone's, and its program keeps in memory what all have done:
+    /// it ends only if it is silent.
     fn unanswered(&self, link: &Connection, error: &NoAnswer) {
-        if matches!(error, NoAnswer::Lost(_)) && !link.is_busy() {
+        if matches!(error, NoAnswer::Lost(_)) && link.is_silent() {
             self.give_up(link);
         }
     }

@@ -22,6 +22,9 @@ const LISTS_WITHIN: Duration = Duration::from_secs(30);
 /// A list of more pages than this does not end.
 const PAGES_MAX: usize = 100;
 
+/// How many requests in a row may go without an answer before it counts as silent: one of them may just take long.
+const SILENT_MAX: u32 = 3;
+
 /// A connection to one server.
 pub struct Connection {
     /// Which of the gate's connections to the server it is: another one is another process.
@@ -46,6 +49,8 @@ struct State {
     link: Option<mpsc::Sender<Message>>,
     /// Why it has ended.
     ended: Option<Found>,
+    /// How many requests went without an answer since anything came.
+    given_up: u32,
     /// Its tools, and when they were listed, unless it has said since that they have changed.
     known: Option<(Instant, Arc<Vec<Tool>>, Option<Held>)>,
     /// How often it has said that they have changed.
@@ -73,6 +78,7 @@ impl Inner {
 
     /// What came: an answer goes to whoever waits for it, questions are refused.
     fn came(&self, message: Message) {
+        self.state().given_up = 0;
         match (message.kind(), message.id().and_then(|id| id.get().parse::<u64>().ok())) {
             (Kind::Response, Some(id)) => {
                 let answer = self.state().waiting.remove(&id);
@@ -132,9 +138,10 @@ impl Connection {
         self.inner.end(why);
     }
 
-    /// Whether someone waits for an answer.
-    pub fn is_busy(&self) -> bool {
-        !self.inner.state().waiting.is_empty()
+    /// Whether nothing comes from it any more, and no one waits for anything.
+    pub fn is_silent(&self) -> bool {
+        let state = self.inner.state();
+        state.ended.is_some() || state.waiting.is_empty() && state.given_up >= SILENT_MAX
     }
 
     /// Asks, and waits for the answer; what may be sent only if this still says so is asked when the server takes it.
@@ -165,7 +172,11 @@ impl Connection {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(NoAnswer::Lost(FoundCode::ConnectionEnded.alone())),
             Err(_) => {
-                self.inner.state().waiting.remove(&id);
+                {
+                    let mut state = self.inner.state();
+                    state.waiting.remove(&id);
+                    state.given_up = state.given_up.saturating_add(1);
+                }
                 let cancelled = raw(&json!({"requestId": id, "reason": "no answer in time"}));
                 // It may have begun, so this is a courtesy and says nothing about what was done.
                 let _ = self.inner.send(Message::notification("notifications/cancelled", Some(cancelled)));

@@ -30,7 +30,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The pact that calls of unmapped tools are decided under.
 pub const PACT: &str = include_str!("calls.toml");
 /// Its name.
-pub const PACT_NAME: &str = "mcp-calls";
+pub const PACT_NAME: &str = countersign_core::session::GATEWAY_PACT;
 /// The type of the facts that say which tools are approved.
 pub const FACT_TYPE: &str = "McpTool";
 /// The type of the facts that say which servers may be used otherwise.
@@ -385,7 +385,10 @@ impl GateClient {
         let Using { upstream, method, about, content, .. } = using;
         let about = one_line(about, ABOUT_BYTES_MAX);
         let content = super::tool::hash(content.as_bytes());
-        let params = json!({"server": upstream, "method": method, "about": about, "content": content});
+        let relied_on = self.mapping()?.is_relied_on(upstream) || self.mapping_now()?.is_relied_on(upstream);
+        let params = json!({
+            "server": upstream, "method": method, "about": about, "content": content, "relied_on": relied_on,
+        });
         let verdict = self.act("use", params, None).map_err(|error| Refusal::no_gate(&error))?;
         match verdict.verdict {
             VerdictKind::Committed => Ok(()),

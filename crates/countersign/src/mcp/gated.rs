@@ -84,6 +84,15 @@ impl GateClient {
         {
             return Ok(Arc::clone(mapping));
         }
+        self.read_mapping(&mut kept)
+    }
+
+    /// The same, as it is now: for what is rare, and must not pass by what was so a moment ago.
+    pub fn mapping_now(&self) -> Result<Arc<Mapping>, Refusal> {
+        self.read_mapping(&mut self.calls.mapping.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn read_mapping(&self, kept: &mut Option<(Instant, Arc<Mapping>)>) -> Result<Arc<Mapping>, Refusal> {
         // Where the pacts cannot be read nothing is taken for unmapped: fail closed (I4).
         let before = kept.as_ref().map(|(_, mapping)| mapping);
         let mapping = Mapping::read(&self.client, before).map_err(|error| Refusal::no_gate(&error))?;

@@ -88,6 +88,7 @@ impl Mapping {
     }
 
     fn add(&mut self, pact: &Pact) {
+        self.relied_on.extend(pact.readings.values().map(|reading| reading.upstream.to_string()));
         for (name, action) in &pact.actions {
             let Some(call) = &action.call else { continue };
             let facts = action.reads.iter().filter_map(|read| read.outside.as_ref());

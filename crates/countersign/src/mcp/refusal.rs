@@ -341,7 +341,8 @@ impl Refusal {
             (format!("the server `{upstream}` is not approved"), hint)
         } else if failed("server-may-be-used") {
             let hint = format!(
-                "An operator can allow it: countersign fact put {} {upstream} '{{\"uses\": true}}', with its `guard` where it has one",
+                "An operator can allow it: countersign fact put {} {upstream} '{{\"uses\": true, \"guard\": \"as-read\"}}', without \
+                 `guard` where it has none",
                 super::gate::SERVER_TYPE
             );
             (format!("agents may use the tools of `{upstream}` and nothing else"), hint)
@@ -349,6 +350,12 @@ impl Refusal {
             let hint = "What becomes of a call is told by the tool countersign_continue. An operator can end the guard: \
                         countersign mcp approve --guard none";
             (format!("`{upstream}` is guarded as read, and {method} may change something there"), hint.to_owned())
+        } else if failed("reads-only-or-not-relied-on") {
+            let hint = "What becomes of a call is told by the tool countersign_continue. What a method changes, a tool that a pact maps \
+                        can change in its turn.";
+            let message =
+                format!("calls under a pact rest on what is at `{upstream}`, and {method} may change something there");
+            (message, hint.to_owned())
         } else {
             let message = verdict.message.clone().unwrap_or_else(|| "the gate says no".to_owned());
             (message, verdict.hint.clone().unwrap_or_default())

@@ -17,7 +17,7 @@ use countersign_core::ids::FactId;
 use countersign_core::pact::SendRule;
 use countersign_core::reason::Reason;
 use countersign_core::record::{Decided, Dispatch, Entry, Event, Settle};
-use countersign_core::session::{READING, SESSION};
+use countersign_core::session::{READING, SESSION, SessionId};
 use countersign_core::value::Value;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -137,7 +137,10 @@ impl Collector {
                 let text = |name: &str| value.and_then(|value| value.get(name)) == Some(&Value::String(AS_READ.into()));
                 self.readings.guarded(write.fact.id(), text("guard"));
             }
-            Event::Session { writes } if writes.first().is_some_and(|write| write.value.is_some()) => {
+            // The others of this kind are gone on in, or closed, or note which tool has answered.
+            Event::Session { writes }
+                if writes.first().is_some_and(|write| write.fact.id().parse() == Ok(SessionId(entry.index))) =>
+            {
                 self.report.sessions = self.report.sessions.saturating_add(1);
             }
             Event::Reading { writes, effect } => {

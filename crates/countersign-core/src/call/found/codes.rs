@@ -122,7 +122,7 @@ codes! {
     InputUnread = "input_unread": "it has ended, or does not read what it is sent",
     RequestUnread = "request_unread": "it did not read the request before its deadline",
     TakenTooLate = "taken_too_late": "the server did not take it soon enough after the gate had let it pass",
-    AnotherUnanswered = "another_unanswered": "another request to it was not answered in time",
+    AnotherUnanswered = "another_unanswered": "other requests to it were not answered in time",
     SessionUnknown = "session_unknown": "it does not know the session any more",
     StreamEnded = "stream_ended": "its stream ended early",
     BuffersFull = "buffers_full": "too many bytes of messages wait already (mcp.buffered_max = {number})",

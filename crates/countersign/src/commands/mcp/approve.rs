@@ -5,12 +5,14 @@ mod facts;
 mod terms;
 mod twice;
 
-pub use self::facts::{SHADOW_DAYS, approve_as, approve_server_as, is_redefined, publish, put_changed, watch};
+pub use self::facts::{
+    Known, SHADOW_DAYS, approval, approve_as, approve_server_as, current, publish, put_changed, watch,
+};
 pub use self::terms::{RestsOn, Terms};
 pub use self::twice::{Reader, note_volatile_in_trial};
 
 use self::changes::changes;
-use self::facts::{approve_server, current, tool_value};
+use self::facts::{approve_server, tool_value};
 use self::twice::note_volatile;
 use super::Upstreams;
 use crate::client::{Call, Client};

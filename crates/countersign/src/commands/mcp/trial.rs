@@ -1,8 +1,8 @@
 //! `countersign mcp try`: a server, a gate and the gateway in one process.
 
 use super::approve::{
-    Reader, RestsOn, Terms, approve_as, approve_server_as, is_redefined, note_volatile_in_trial, publish, put_changed,
-    read_tools, watch,
+    Known, Reader, RestsOn, Terms, approval, approve_as, approve_server_as, current, note_volatile_in_trial, publish,
+    put_changed, read_tools, watch,
 };
 use super::{GateClient, Unmapped, open_gateway, secret};
 use crate::client::{Call, Client};
@@ -120,13 +120,18 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     let agent = agent.as_object().cloned().unwrap_or_default();
     put_changed(&client, OPERATOR, &FactId::new(FactType::new("Agent")?, AGENT)?, agent)?;
     let carried = args.rests_on == Some(RestsOn::Carried);
+    // What is approved last. From then on the server's tools are known, and one that is new is for a person to read.
+    let is_known = current(&client, &FactId::new(FactType::new(SERVER_TYPE)?, name.as_str())?)?.is_some();
     for Guarded { tool, reads, .. } in &guarded {
         // Started by an agent, no one reads what has changed: the tool stays refused until a person has run this in a terminal.
-        if serves && is_redefined(&client, &name, tool)? {
+        let unread = match approval(&client, &name, tool)? {
+            Known::AsItIs => None,
+            Known::Otherwise => Some("has changed since it was approved"),
+            Known::No => is_known.then_some("is new"),
+        };
+        if let Some(why) = unread.filter(|_| serves) {
             let tool = inline(&tool.name);
-            note(format_args!(
-                "{tool} has changed since it was approved, and is refused; run this in a terminal to approve it"
-            ));
+            note(format_args!("{tool} {why}, and is refused; run this in a terminal to approve it"));
             continue;
         }
         approve_as(&client, OPERATOR, &name, tool, &Terms::guarded(*reads, &args.ignore, &args.only, carried))?;

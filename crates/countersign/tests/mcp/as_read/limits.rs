@@ -92,3 +92,22 @@ fn a_server_that_is_gone_for_good_is_left_behind_with_its_session() {
     assert!(!is_error(&sold), "{sold}");
     assert_eq!((shop.count("sell"), shop.stock("rice")), (1, 9));
 }
+
+#[test]
+fn attack_a_halt_of_the_gateways_pact_stops_what_is_read_in_sessions_too() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    client.call("get_stock", &json!({"item": "tea"}));
+    let (server, scope) = (["--server", gate.url()], ["--pact", "mcp-calls", "--reason", "stop"]);
+    shop.run_ok(&[&["halt", "add"][..], &scope, &server].concat());
+    std::fs::write(shop.folder().join("book"), "").unwrap();
+    shop.mood("watched");
+    let read = client.call("get_stock", &json!({"item": "rice"}));
+    assert!(is_error(&read) && read.to_string().contains("`pact:mcp-calls` is halted"), "{read}");
+    let resource = client.request("resources/read", &json!({"uri": "shop://tea"}));
+    assert!(resource["result"].is_null(), "{resource}");
+    assert_eq!(shop.book(), [""; 0], "the server saw nothing");
+    shop.run_ok(&[&["halt", "lift"][..], &scope, &server].concat());
+    assert!(!is_error(&client.call("get_stock", &json!({"item": "rice"}))));
+}

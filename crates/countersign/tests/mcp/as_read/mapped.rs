@@ -190,3 +190,24 @@ fn an_approved_write_runs_only_if_what_was_read_still_reads_as_it_was_shown() {
     }
     assert_eq!((shop.count("sell"), shop.stock("tea"), shop.stock("rice")), (3, 9, 8));
 }
+
+#[test]
+fn attack_no_method_comes_between_the_last_look_of_a_pact_and_its_call() {
+    let shop = Shop::proposing("allow_methods = [\"vendor/set\"]", "");
+    shop.approve(&[]);
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    assert!(client.request("vendor/set", &json!({}))["error"].is_null(), "nothing rests on what is there");
+    std::fs::write(shop.folder().join("book"), "").unwrap();
+    // No tool is guarded, and from here on calls rest on what `get_stock` says.
+    std::fs::write(shop.folder().join("pact.toml"), PACT.replace("guard = \"as-read\"\n", "")).unwrap();
+    shop.run_ok(&["pact", "publish", "pact.toml", "--server", gate.url()]);
+    let asked = client.request("tasks/get", &json!({"taskId": "t-1"}));
+    assert_eq!(asked["result"]["taskId"], "t-1", "what only reads goes on: {asked}");
+    for method in ["tasks/cancel", "tasks/update", "vendor/set"] {
+        let refused = client.request(method, &json!({"taskId": "t-1"}));
+        let said = refused["error"]["message"].as_str().unwrap_or_else(|| panic!("{method}: {refused}"));
+        assert!(said.contains("calls under a pact rest on what is at `shop`") && said.contains(method), "{said}");
+    }
+    assert_eq!(shop.book(), ["tasks/get"], "the server never saw them");
+}

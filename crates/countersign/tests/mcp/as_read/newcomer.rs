@@ -296,3 +296,48 @@ fn a_drafted_pact_guards_as_it_is() {
     let failed = shop.post(&gate, "/v1/actions?wait_ms=20000", &action);
     assert_eq!(failed["verdict"], "failed", "{failed}");
 }
+
+#[test]
+fn attack_a_tool_that_is_new_in_a_folder_with_approvals_waits_for_a_person() {
+    let shop = Shop::new();
+    let mut client = shop.trial(&[]);
+    assert!(client.tools().contains(&"sell".to_owned()));
+    client.end();
+    std::fs::write(shop.folder().join("book"), "").unwrap();
+    shop.mood("newer");
+    let mut client = shop.trial(&[]);
+    assert!(!client.tools().contains(&"give".to_owned()), "no one has read what it says of itself");
+    for tool in ["give", "get_price"] {
+        let refused = client.call(tool, &json!({}));
+        assert!(is_error(&refused), "{refused}");
+    }
+    client.call("get_stock", &json!({"item": "tea"}));
+    client.end();
+    assert_eq!(shop.book(), ["get_stock"], "the server never saw them");
+}
+
+#[test]
+fn a_report_counts_a_session_once_whatever_is_noted_of_it() {
+    let shop = Shop::new();
+    let mut client = shop.client();
+    client.call("get_stock", &json!({"item": "tea"}));
+    for _ in 0..2 {
+        assert!(!is_error(&client.call("sell", &sell(1))));
+    }
+    client.end();
+    assert_eq!(report(&shop, "data")["sessions"], 1);
+    let entries = shop.run_ok(&["ledger", "list", "--json", "--data", "data"]);
+    assert!(entries.matches("\"kind\":\"session\"").count() > 1, "more is noted of it: {entries}");
+}
+
+#[test]
+fn whoever_puts_a_fact_without_the_guard_that_it_had_is_told() {
+    let shop = Shop::new();
+    let put = |value: &str| shop.run(&["fact", "put", "McpServer", "shop", value, "--data", "data"]);
+    let (code, said) = put(r#"{"uses": false, "guard": "as-read"}"#);
+    assert!(code == Some(0) && !said.contains("not any more"), "{said}");
+    let (code, said) = put(r#"{"uses": false}"#);
+    assert!(code == Some(0) && said.contains("was guarded, and is not any more"), "{said}");
+    assert!(said.contains(r#""guard": "as-read""#), "{said}");
+    assert!(!put(r#"{"uses": true}"#).1.contains("not any more"), "there is none to drop");
+}

@@ -335,13 +335,16 @@ fn serving() {
                 called(&folder, &message["params"], &mut ticks)
             }
             "resources/read" => {
+                if mood == "watched" {
+                    note(&folder, "resources/read");
+                }
                 let uri = message["params"]["uri"].as_str().unwrap();
                 match stock(&folder.join("stock.json")).get(uri.strip_prefix("shop://").unwrap()) {
                     Some(count) => json!({"contents": [{"uri": uri, "text": count.to_string()}]}),
                     None => Value::Null,
                 }
             }
-            method if method.starts_with("tasks/") => {
+            method if method.starts_with("tasks/") || method.starts_with("vendor/") => {
                 note(&folder, method);
                 json!({"taskId": "t-1", "status": "cancelled"})
             }
@@ -387,6 +390,10 @@ fn tools(mood: &str) -> Value {
     let mut burn = tool("burn", false);
     burn["annotations"]["destructiveHint"] = json!(true);
     tools.push(burn);
+    if mood == "newer" {
+        tools.push(tool("give", false));
+        tools.push(tool("get_price", true));
+    }
     if mood == "posing" {
         tools.push(tool("resources/read", true));
     }

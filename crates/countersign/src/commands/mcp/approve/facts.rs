@@ -166,8 +166,23 @@ pub fn put_changed(client: &Client, by: &str, fact: &FactId, value: Map<String, 
     Ok(())
 }
 
-/// Whether a tool was approved before with another definition.
-pub fn is_redefined(client: &Client, upstream: &str, tool: &Tool) -> Result<bool> {
+/// Whether a tool was approved before.
+pub enum Known {
+    /// With this definition.
+    AsItIs,
+    /// With another one.
+    Otherwise,
+    /// Never, or not any more.
+    No,
+}
+
+/// What was approved of a tool before.
+pub fn approval(client: &Client, upstream: &str, tool: &Tool) -> Result<Known> {
     let before = current(client, &tool_fact(upstream, &tool.name)?)?;
-    Ok(before.is_some_and(|before| before.value.get("definition") != Some(&json!(tool.definition))))
+    let definition = before.as_ref().and_then(|before| before.value.get("definition"));
+    Ok(match definition {
+        None => Known::No,
+        Some(approved) if *approved == json!(tool.definition) => Known::AsItIs,
+        Some(_) => Known::Otherwise,
+    })
 }

@@ -79,3 +79,23 @@ fn each_fact_that_is_not_there_starts_a_program() {
     let starts = std::fs::read_to_string(program.with_extension("starts")).expect("was started");
     assert_eq!(starts.lines().count(), 1, "one program is asked all of it");
 }
+
+#[test]
+fn a_read_that_takes_long_is_cancelled_and_only_a_server_that_is_silent_is_ended() {
+    let world = World::new();
+    let link = world.adapter.connection().expect("opens");
+    let ask = |tool: &str, ms: u64| {
+        let asked =
+            world.adapter.call(&link, tool, &json!({"id": "42"}), None, Instant::now() + Duration::from_millis(ms));
+        asked.map(drop).inspect_err(|lost| world.adapter.unanswered(&link, lost))
+    };
+    ask("hangs", 50).expect_err("takes long");
+    assert!(link.is_open(), "others have it open, and what they did is in its memory");
+    ask("get_account", 20_000).expect("answers");
+    for _ in 0..2 {
+        ask("hangs", 50).expect_err("takes long");
+        assert!(link.is_open());
+    }
+    ask("hangs", 50).expect_err("takes long");
+    assert!(!link.is_open(), "it answers nothing any more");
+}
