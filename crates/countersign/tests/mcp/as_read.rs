@@ -4,6 +4,7 @@ mod attacked;
 mod brief;
 mod carrying;
 mod coming_back;
+mod cut_off;
 mod delivered;
 mod files;
 mod limits;
