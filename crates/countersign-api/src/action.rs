@@ -98,6 +98,13 @@ pub struct Verdict {
     /// Every failed precondition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<FailedPrecondition>,
+    /// The facts that have to be observed first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["Account::\"42\""]))]
+    pub observe: Vec<String>,
+    /// The parameters that do not fit the pact.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub misfits: Vec<ParamMisfit>,
     /// The facts written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wrote: Vec<Wrote>,
@@ -291,6 +298,16 @@ pub struct FailedPrecondition {
     pub limit_ms: Option<u64>,
     /// What to do about it.
     pub hint: String,
+}
+
+/// A parameter that does not fit the pact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ParamMisfit {
+    /// Which, as a JSON pointer; empty for the parameters as a whole.
+    #[schema(example = "/amount")]
+    pub at: String,
+    /// What is wrong with it.
+    pub what: String,
 }
 
 /// One attribute that a failed precondition reads.

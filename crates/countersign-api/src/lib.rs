@@ -33,8 +33,8 @@ mod shape;
 mod stops;
 
 pub use action::{
-    ActionRequest, Evidence, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why,
-    Wrote,
+    ActionRequest, Evidence, FailedPrecondition, FailedRead, PactRef, ParamMisfit, Shadowed, Verdict, VerdictKind,
+    WaivedBy, Why, Wrote,
 };
 pub use agents::{AgentList, CallerResponse, OperatorList, Registered};
 pub use batch::{ActionError, ActionRefused, BatchRequest, BatchResponse, BatchResult};
@@ -58,8 +58,8 @@ pub use reviews::{
     ApproveRequest, RefuseRequest, Refused, ReviewFact, ReviewList, ReviewReading, ReviewShown, ReviewSummary,
 };
 pub use sessions::{
-    AnsweringTool, Change, ChangedReading, CountedReading, Outdated, ReadRequest, ReadResponse, RestsOn, SessionClosed,
-    SessionOpened, SessionRequest,
+    AnsweringTool, Change, ChangedReading, CountedReading, Outdated, ReadRequest, ReadResponse, RefusedReading,
+    RestsOn, SessionClosed, SessionOpened, SessionRequest,
 };
 pub use stops::{HaltEntered, HaltInForce, HaltList, HaltRequest, InFlight};
 

@@ -114,6 +114,9 @@ pub struct RestsOn {
     /// What reading them again took in all, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reread_ms: Option<u64>,
+    /// Those for which it was refused: that are missing or too old, or could not be read again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused_for: Vec<RefusedReading>,
     /// Those that read differently: right before the call, or because of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<ChangedReading>,
@@ -145,6 +148,19 @@ pub struct CountedReading {
     pub arguments: Option<String>,
 }
 
+/// A reading for which a write was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RefusedReading {
+    /// The MCP server; absent where the pact names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<String>,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, as JSON; absent where any will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+}
+
 /// A reading that reads differently.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
@@ -155,7 +171,10 @@ pub struct ChangedReading {
     pub tool: String,
     /// Its arguments, as JSON.
     pub arguments: String,
-    /// What has changed, by path.
+    /// Set where it is not known which answer reached the agent last. Then no change is claimed: it has to be read again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsure: bool,
+    /// What has changed, by path. Where `told` is not set, there may be more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
     /// Whether that is all, so that the reading counts as read again. Otherwise the tool has to be read again.

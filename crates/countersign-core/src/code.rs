@@ -183,8 +183,7 @@ impl Code {
             | Self::EffectInvalid
             | Self::ApprovalOutdated
             | Self::GroupRejected => Next::Change,
-            Self::Halted
-            | Self::FactClaimed
+            Self::FactClaimed
             | Self::FactFenced
             | Self::TooManyReviews
             | Self::BudgetExceeded
@@ -192,6 +191,7 @@ impl Code {
             | Self::TurnHeld
             | Self::ReadingUnread => Next::Later,
             Self::UnknownPact
+            | Self::Halted
             | Self::UnknownAction
             | Self::NotAuthenticated
             | Self::UnknownAgent

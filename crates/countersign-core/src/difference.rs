@@ -1,6 +1,7 @@
 //! How two answers of one tool differ, as a model can read it: by path, lists by key where there is one, texts by line.
 
 use crate::node::{Node, WHOLE};
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +18,16 @@ const MISSED_MAX: usize = 32;
 const KEYS: [&str; 8] = ["id", "key", "uuid", "path", "uri", "number", "name", "title"];
 
 /// One thing that differs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Change {
     /// Where: names after `/`, `[key=value]` for an item of a list, `:line` for a line of a text.
     pub path: String,
     /// What was there, as JSON or as lines; `None` for nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// What is there now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 
@@ -68,24 +72,33 @@ pub struct Pair<'a> {
     pub before: Option<&'a str>,
     /// What it reads now.
     pub after: &'a str,
+    /// The whole difference, where it was made when both were at hand and one of them is not kept.
+    pub made: Option<&'a [Change]>,
 }
 
 /// The differences of several readings, in at most so many bytes together. Of what there is no content before, nothing can be told.
 pub fn tell(pairs: &[Pair<'_>], bytes_max: usize) -> Vec<Difference> {
     let mut left = bytes_max;
-    let tell = |Pair { name_bytes, before, after }: &Pair<'_>| {
+    let tell = |Pair { name_bytes, before, after, made }: &Pair<'_>| {
         // Some bytes go to what stands round it.
         left = left.saturating_sub(name_bytes.saturating_add(16));
-        let Some(before) = before else { return Difference::default() };
         if left == 0 {
             return Difference::default();
         }
-        let told = difference(before, after, left);
-        let bytes = told.changes.iter().map(Change::bytes).fold(0_usize, usize::saturating_add);
+        let told = match (made, before) {
+            (Some(made), _) if bytes(made) <= left => Difference { changes: made.to_vec(), is_whole: true },
+            (None, Some(before)) => difference(before, after, left),
+            _ => return Difference::default(),
+        };
+        let bytes = bytes(&told.changes);
         left = left.saturating_sub(bytes);
         told
     };
     pairs.iter().map(tell).collect()
+}
+
+fn bytes(changes: &[Change]) -> usize {
+    changes.iter().map(Change::bytes).fold(0_usize, usize::saturating_add)
 }
 
 /// The paths at which two contents differ, with `*` for items of lists: what would have to be left out for them to be equal. Names are the

@@ -15,13 +15,14 @@ pub use answered::{answered, not_rechecked};
 pub use beyond::{beyond_in, read_beyond};
 pub(crate) use content::{content_of, with_content, without_content};
 pub use name::{NotASession, SessionId, SessionName};
-pub use told::{keeps_content, told};
+pub use told::{keeps_told, told};
 
 use crate::call::{EffectId, Found};
 use crate::canonical::Canonical;
 use crate::decide::Snapshot;
 use crate::decimal::{MARK, unmarked};
 use crate::decision::Write;
+use crate::difference::Change;
 use crate::fact::Fact;
 use crate::ids::{AgentId, Digest, FactId};
 use crate::limits::{FACT_BYTES_MAX, READINGS_MAX};
@@ -118,6 +119,8 @@ pub struct Reading {
     pub projection: SmolStr,
     /// What is compared, unless it is too long to keep.
     pub content: Option<SmolStr>,
+    /// What was told of how it differs from the one before, where one of the two is too long to keep: nothing else says so later.
+    pub changes: Vec<Change>,
 }
 
 impl Reading {
@@ -130,6 +133,11 @@ impl Reading {
         ];
         if let Some(before) = before.and_then(Held::of) {
             fields.push((SmolStr::new_static("before"), text(&before.digest.to_string())));
+        }
+        // Two contents that are kept say how they differ.
+        let are_kept = content.is_some() && before.and_then(Held::of).is_some_and(|it| it.reading.content.is_some());
+        if let Some(changes) = self.changes_text().filter(|_| !are_kept) {
+            fields.push((SmolStr::new_static("changes"), Value::String(changes)));
         }
         if let Some(content) = content {
             fields.push((SmolStr::new_static(CONTENT), Value::String(content.clone())));
@@ -147,6 +155,13 @@ impl Reading {
             (SmolStr::new_static("upstream"), Value::String(self.place.upstream.clone())),
         ]);
         Attributes::from_fields(fields)
+    }
+
+    /// What was told of how it differs, as it is kept.
+    fn changes_text(&self) -> Option<SmolStr> {
+        // Names and texts alone, so this cannot fail.
+        let text = serde_json::to_string(&self.changes).ok()?;
+        (!self.changes.is_empty()).then(|| text.into())
     }
 }
 
@@ -184,7 +199,8 @@ impl Held {
         };
         let place = Place { upstream: text("upstream")?, tool: text("tool")?, arguments: text("arguments")? };
         let (projection, content) = (text("projection")?, text(CONTENT));
-        let reading = Reading { place, at_ms, digest, projection, content };
+        let changes = text("changes").map(|changes| serde_json::from_str(&changes)).transpose().ok()?;
+        let reading = Reading { place, at_ms, digest, projection, content, changes: changes.unwrap_or_default() };
         let before = text("before").and_then(|before| before.parse().ok());
         let repeats = match value.get("repeats") {
             Some(Value::Long(repeats)) => u64::try_from(*repeats).ok()?,
@@ -394,6 +410,9 @@ pub struct Reread {
     /// Whether the whole difference is told, so that what was read now counts as read by the agent.
     #[serde(default, skip_serializing_if = "is_false")]
     pub told: bool,
+    /// What of the difference is shown without counting as read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<Change>,
     /// Where it differed again when it was read twice in a row.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volatile: Vec<SmolStr>,
@@ -423,7 +442,17 @@ impl Reread {
     /// Nothing was read again for a write of a session: the gate ended while it waited, or it did not get its turn.
     pub fn none(session: FactId, held: Option<HeldTurn>) -> Self {
         let (projection, held) = (SmolStr::default(), held.map(Box::new));
-        Self { digest: None, fact: session, projection, took_ms: 0, told: false, volatile: Vec::new(), why: None, held }
+        Self {
+            digest: None,
+            fact: session,
+            projection,
+            took_ms: 0,
+            told: false,
+            shown: Vec::new(),
+            volatile: Vec::new(),
+            why: None,
+            held,
+        }
     }
 }
 

@@ -236,7 +236,8 @@ fn records_of_every_kind_are_canonical() {
     let place = Place { upstream: "shop".into(), tool: "get_stock".into(), arguments: "{}".into() };
     let content = "{\"stock\":10}";
     let digest = Digest::of(content.as_bytes());
-    let reading = Reading { place, at_ms: 1, digest, projection: "-/at\n".into(), content: Some(content.into()) };
+    let (content, changes) = (Some(content.into()), Vec::new());
+    let reading = Reading { place, at_ms: 1, digest, projection: "-/at\n".into(), content, changes };
     let (agent, auth) = (AgentId::new("writer").unwrap(), Auth::None);
     gate.call(Request::Read { session, agent: agent.clone(), auth, reading: Box::new(reading) }).unwrap();
     gate.close_session(session, agent).unwrap();

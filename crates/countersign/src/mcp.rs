@@ -5,6 +5,7 @@
 //! (`methods` has the table). The gateway decides nothing itself.
 
 pub mod adapter;
+mod advice;
 pub mod buffers;
 mod connection;
 mod delivery;
@@ -17,6 +18,7 @@ mod lines;
 pub mod mapping;
 pub mod message;
 pub mod methods;
+mod names;
 mod observed;
 mod readings;
 mod refusal;
@@ -31,6 +33,7 @@ pub mod upstream;
 
 use buffers::Buffers;
 use gate::GateClient;
+use names::Names;
 use settings::Place;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,6 +61,7 @@ impl Gateway {
         allowed: HashSet<String>,
         buffers: Arc<Buffers>,
     ) -> Self {
+        let gate = gate.naming(Names::new(upstreams.iter().map(|(name, _)| name)));
         Self { upstreams, gate, buffers, allowed, noted: Mutex::default() }
     }
 

@@ -5,8 +5,9 @@
 mod delegation;
 
 use super::{
-    About, ClaimLoss, Condition, Drift, EffectProblem, FailedPrecondition, FailedRead, IdProblem, LastChange, Misfit,
-    NotGroupable, ReadingRef, Reason, RuleFailure, Since, SpellingProblem, Unusable, UnusableReading, Why,
+    About, ChangedReading, ClaimLoss, Condition, Drift, EffectProblem, FailedPrecondition, FailedRead, IdProblem,
+    LastChange, Misfit, NotGroupable, ReadingRef, Reason, RuleFailure, Since, SpellingProblem, Unusable,
+    UnusableReading, Why,
 };
 use crate::expression::EvalError;
 use crate::fence;
@@ -162,8 +163,16 @@ impl Reason {
                 )
             }
             Self::ReadingChanged { readings } => {
-                let answers = tools(readings.iter().map(|changed| &changed.reading));
-                format!("{answers} {} now than when this session read it", answer(readings.len()))
+                // Where it is not known what the agent has, no one has seen a change.
+                let (known, unsure): (Vec<_>, Vec<_>) = readings.iter().partition(|changed| changed.before.is_some());
+                let of = |changed: &[&ChangedReading]| tools(changed.iter().map(|changed| &changed.reading));
+                let known = (!known.is_empty()).then(|| {
+                    let (answer, it) = if known.len() == 1 { ("answers", "it") } else { ("answer", "them") };
+                    format!("{} {answer} differently now than when this session read {it}", of(&known))
+                });
+                let unsure = (!unsure.is_empty())
+                    .then(|| format!("it is not known which answer of {} reached this agent last", of(&unsure)));
+                known.into_iter().chain(unsure).collect::<Vec<_>>().join("; ")
             }
             Self::PreconditionFailed { failed } => not_held(failed),
             Self::TooManyReviews => format!(
@@ -258,9 +267,8 @@ impl Reason {
                 "begin a new session, read in it what this rests on and no more, and call again; or an operator names in the pact what \
                  it rests on"
             }
-            Self::ReadingRequired { .. } | Self::ReadingStale { .. } => {
-                "read it again in this session, then call again"
-            }
+            Self::ReadingRequired { .. } => "read it in this session, then call again",
+            Self::ReadingStale { .. } => "read it again in this session, then call again",
             Self::ReadingUnusable { .. } => {
                 "nothing was sent; read it again so that it answers what the pact declares under [readings], or ask its publisher"
             }
@@ -313,10 +321,6 @@ fn tools<'a>(readings: impl IntoIterator<Item = &'a ReadingRef>) -> String {
     let mut tools: Vec<&str> = readings.into_iter().map(|reading| reading.tool.as_str()).collect();
     tools.dedup();
     tools.join(", ")
-}
-
-fn answer(count: usize) -> &'static str {
-    if count == 1 { "answers differently" } else { "answer differently" }
 }
 
 fn names(facts: &[FactId]) -> String {

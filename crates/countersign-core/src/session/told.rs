@@ -12,15 +12,17 @@ pub fn told(effect: &Effect, readings: &[Reading], snapshot: &(impl Snapshot + ?
     let before: Vec<Option<Held>> = readings.iter().map(|reading| known(effect, reading, snapshot)).collect();
     let pairs: Vec<Pair<'_>> = readings.iter().zip(&before).map(|(now, before)| pair(now, before.as_ref())).collect();
     let differences = tell(&pairs, TOLD_BYTES_MAX);
-    readings.iter().zip(differences).map(|(reading, told)| reading.content.is_some() && told.is_whole).collect()
+    let is_known = |reading: &Reading| reading.content.is_some() || !reading.changes.is_empty();
+    readings.iter().zip(differences).map(|(reading, told)| is_known(reading) && told.is_whole).collect()
 }
 
 fn pair<'a>(now: &'a Reading, before: Option<&'a Held>) -> Pair<'a> {
-    Pair {
-        name_bytes: now.place.called_bytes(),
-        before: before.and_then(|held| held.reading.content.as_deref()),
-        after: now.content.as_deref().unwrap_or_default(),
-    }
+    let kept = before.and_then(|held| held.reading.content.as_deref());
+    let are_kept = kept.is_some() && now.content.is_some();
+    // What was made from contents that are not kept holds for one who has the reading before, and for no one else.
+    let made = Some(now.changes.as_slice()).filter(|made| !are_kept && !made.is_empty() && before.is_some());
+    let after = now.content.as_deref().unwrap_or_default();
+    Pair { name_bytes: now.place.called_bytes(), before: kept, after, made }
 }
 
 /// The reading as the session of an effect has it, if the effect rests on it and the agent is known to have it.
@@ -33,7 +35,8 @@ fn known(effect: &Effect, reading: &Reading, snapshot: &(impl Snapshot + ?Sized)
     (is_sure && rested_on(&effect.action, &held, *version) == Some(held.digest)).then_some(held)
 }
 
-/// Whether what a reading writes has its content: what is too long is kept by its digest.
-pub fn keeps_content(writes: &[Write]) -> bool {
-    writes.first().and_then(|write| write.value.as_ref()).is_some_and(|value| value.get("content").is_some())
+/// Whether what a reading writes says how it differs: by its content, or where that is too long to keep, by what was told of it.
+pub fn keeps_told(writes: &[Write]) -> bool {
+    let value = writes.first().and_then(|write| write.value.as_ref());
+    value.is_some_and(|value| value.get("content").is_some() || value.get("changes").is_some())
 }

@@ -62,7 +62,7 @@ fn place(upstream: &str, tool: &str) -> Place {
 
 fn reading(place: Place, content: &str, at_ms: u64) -> Reading {
     let digest = Digest::of(content.as_bytes());
-    Reading { place, at_ms, digest, projection: "".into(), content: Some(content.into()) }
+    Reading { place, at_ms, digest, projection: "".into(), content: Some(content.into()), changes: Vec::new() }
 }
 
 impl Shop {
@@ -136,6 +136,7 @@ impl Shop {
             projection: "".into(),
             took_ms: 1,
             told: true,
+            shown: Vec::new(),
             volatile: Vec::new(),
             why: None,
             held: None,

@@ -6,6 +6,7 @@ use crate::request::{Answer, Refusal, Request};
 use countersign_core::call::{EffectId, ExternalHow, ExternalRead, FoundCode};
 use countersign_core::canonical::Canonical;
 use countersign_core::decide::external_read;
+use countersign_core::difference::Change;
 use countersign_core::effect::Effect;
 use countersign_core::fence::check_reader;
 use countersign_core::identity::Auth;
@@ -50,6 +51,8 @@ pub struct Told {
     pub before: Option<SmolStr>,
     /// What is compared now.
     pub after: Option<SmolStr>,
+    /// What was told of the difference, where one of the two was not kept.
+    pub changes: Vec<Change>,
 }
 
 impl Gate {
@@ -191,7 +194,7 @@ impl Gate {
         (compared, projection): (&str, &SmolStr),
     ) -> Result<(u64, bool), Refusal> {
         let (digest, content) = (Digest::of(compared.as_bytes()), Some(compared.into()));
-        let reading = Reading { place, at_ms, digest, projection: projection.clone(), content };
+        let reading = Reading { place, at_ms, digest, projection: projection.clone(), content, changes: Vec::new() };
         self.latest_readings().note(&reading, None);
         match self.call(Request::Read { session, agent, auth, reading: Box::new(reading) })? {
             Answer::Entered(entered) => Ok((entered.entry.index, held(&entered.entry, None).is_some())),
@@ -220,7 +223,8 @@ impl Gate {
             let older = previous.map(|previous| self.held_in(previous, &read)).transpose()?.flatten();
             if let Some(held) = held(&read, None) {
                 let before = older.and_then(|older| older.reading.content);
-                told.push(Told { place: held.reading.place, before, after: held.reading.content });
+                let Reading { place, content: after, changes, .. } = held.reading;
+                told.push(Told { place, before, after, changes });
             }
             at = before;
         }

@@ -10,7 +10,7 @@ use super::{Adapter, Attempt, Inner, Job, LATE_AFTER, ToolAnswer};
 use crate::request::{Answer, DispatchAsRead, Refusal, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, Found, FoundCode, Measured, Outcome};
 use countersign_core::decide::{ReadRest, beside, target};
-use countersign_core::difference::{Pair, TOLD_BYTES_MAX, paths, tell};
+use countersign_core::difference::{Difference, Pair, TOLD_BYTES_MAX, paths, tell};
 use countersign_core::effect::{Effect, Flight, Phase};
 use countersign_core::ids::{Digest, FactId};
 use countersign_core::pact::Mode;
@@ -59,21 +59,27 @@ impl Again {
             digest: Digest::of(compared.as_bytes()),
             projection: projection.clone(),
             content: Some(compared.into()),
+            changes: Vec::new(),
         })
     }
 
-    /// Before and after, to be told.
-    fn pair(&self) -> Pair<'_> {
+    /// What it reads now, where it could be read.
+    fn compared(&self) -> Option<&str> {
+        self.answer.as_ref().ok().map(|answer| answer.compared.as_str())
+    }
+
+    /// Before and after, to be told. What it read right before may be at hand where what is kept of it is not.
+    fn pair<'a>(&'a self, before: Option<&'a str>) -> Pair<'a> {
         let Reading { place, content, .. } = &self.held.reading;
-        let after = self.answer.as_ref().map_or("", |answer| answer.compared.as_str());
-        Pair { name_bytes: place.called_bytes(), before: content.as_deref(), after }
+        let (before, after) = (content.as_deref().or(before), self.compared().unwrap_or_default());
+        Pair { name_bytes: place.called_bytes(), before, after, made: None }
     }
 }
 
-/// For each of these, whether the whole difference is told.
-fn told(changed: &[&Again]) -> Vec<bool> {
-    let pairs: Vec<_> = changed.iter().map(|again| again.pair()).collect();
-    tell(&pairs, TOLD_BYTES_MAX).iter().map(|difference| difference.is_whole).collect()
+/// How these differ, in what a refusal or a result has room for.
+fn differences<'a>(changed: impl Iterator<Item = (&'a Again, Option<&'a str>)>) -> Vec<Difference> {
+    let pairs: Vec<_> = changed.map(|(again, before)| again.pair(before)).collect();
+    tell(&pairs, TOLD_BYTES_MAX)
 }
 
 /// Why no more is read, where that is so: something could not be, or it took too long.
@@ -183,8 +189,15 @@ impl Inner {
         again
     }
 
-    /// Reads what has changed once more: what differs again differs by itself.
+    /// Reads what has changed once more: what differs again differs by itself, or because it is read. So what reads the same at that
+    /// server is read once more before it: a tool may say when another was called last.
     fn look_twice(&self, again: &mut [Again], until: Instant) {
+        let is_changed = |again: &&Again| again.answer.is_ok() && !again.is_same();
+        let server = |again: &Again| again.held.reading.place.upstream.clone();
+        let servers: BTreeSet<SmolStr> = again.iter().filter(is_changed).map(server).collect();
+        let same = again.iter().filter(|again| again.is_same() && servers.contains(&server(again)));
+        let same: Vec<Held> = same.map(|again| again.held.clone()).collect();
+        drop(self.read_all(same, None, until));
         for first in again.iter_mut().filter(|again| again.answer.is_ok() && !again.is_same()) {
             if Instant::now() >= until {
                 return;
@@ -206,17 +219,24 @@ impl Inner {
     fn dispatch_as_read(&self, effect: EffectId, again: &[Again], is_telling: bool) -> Option<Arc<Flight>> {
         let now_ms = self.gate.now_ms();
         let changed: Vec<&Again> = again.iter().filter(|again| again.answer.is_ok() && !again.is_same()).collect();
-        let told = told(&changed);
-        let is_told =
-            |fact: &FactId| is_telling && changed.iter().zip(&told).any(|(it, told)| it.held.fact == *fact && *told);
+        let differences = differences(changed.iter().map(|again| (*again, None)));
+        let difference = |fact: &FactId| {
+            let of = changed.iter().zip(&differences).find(|(it, _)| it.held.fact == *fact);
+            of.map(|(_, difference)| difference)
+        };
         let rereads = again.iter().map(|again| {
             let answer = again.answer.as_ref();
+            let difference = difference(&again.held.fact);
+            let told = is_telling && difference.is_some_and(|difference| difference.is_whole);
+            // What has to be read again all the same is shown as far as there is room.
+            let shown = difference.filter(|_| !told).map(|it| it.changes.clone()).unwrap_or_default();
             Reread {
                 digest: answer.ok().map(|answer| Digest::of(answer.compared.as_bytes())),
                 fact: again.held.fact.clone(),
                 projection: answer.map(|answer| answer.projection.clone()).unwrap_or_default(),
                 took_ms: again.took_ms,
-                told: is_told(&again.held.fact),
+                told,
+                shown,
                 volatile: again.volatile.clone(),
                 held: None,
                 why: answer.err().map(|why| Box::new(why.clone().bounded())),
@@ -327,8 +347,13 @@ impl Inner {
         let after = self.read_all(held, Some(effect), Instant::now() + REREAD_WITHIN);
         let changed: Vec<&Again> = after.iter().filter(|again| again.answer.is_ok() && !again.is_same()).collect();
         let now_ms = self.gate.now_ms();
-        let told = told(&changed);
-        let told = changed.iter().zip(told).filter(|(_, told)| *told);
-        told.filter_map(|(again, _)| again.reading(now_ms)).collect()
+        // Right before the call it was at hand whole, however little of it is kept.
+        let before = |after: &Again| again.iter().find(|it| it.held.fact == after.held.fact).and_then(Again::compared);
+        let differences = differences(changed.iter().map(|again| (*again, before(again))));
+        let told = changed.iter().zip(differences).filter(|(_, difference)| difference.is_whole);
+        let reading = |(again, Difference { changes, .. }): (&&Again, Difference)| {
+            again.reading(now_ms).map(|reading| Reading { changes, ..reading })
+        };
+        told.filter_map(reading).collect()
     }
 }

@@ -112,7 +112,7 @@ impl Sequencer {
             else {
                 continue;
             };
-            if session::keeps_content(&writes) {
+            if session::keeps_told(&writes) {
                 entered.extend(session.id.reading(&reading.place));
                 let event = Event::Reading { writes, effect: Some(id) };
                 self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None);

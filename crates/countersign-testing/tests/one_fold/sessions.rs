@@ -56,6 +56,7 @@ impl History {
             digest: Digest::of(content.as_bytes()),
             projection: "".into(),
             content: (self.rng.below(4) > 0).then(|| content.into()),
+            changes: Vec::new(),
         }
     }
 
@@ -78,6 +79,7 @@ impl History {
                 projection: "".into(),
                 took_ms: 1,
                 told,
+                shown: Vec::new(),
                 volatile: Vec::new(),
                 why: (!is_read).then(|| Box::new(FoundCode::NoAnswerWithin.number(10_000))),
                 held: None,

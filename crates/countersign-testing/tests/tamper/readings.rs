@@ -69,7 +69,8 @@ fn fact() -> FactId {
 fn reading(stock: u64) -> Reading {
     let content = json!({"stock": stock}).to_string();
     let digest = Digest::of(content.as_bytes());
-    Reading { place: place(), at_ms: 1_800_000_000_000, digest, projection: "".into(), content: Some(content.into()) }
+    let content = Some(content.into());
+    Reading { place: place(), at_ms: 1_800_000_000_000, digest, projection: "".into(), content, changes: Vec::new() }
 }
 
 fn reread(stock: u64, told: bool) -> Reread {
@@ -80,6 +81,7 @@ fn reread(stock: u64, told: bool) -> Reread {
         projection: "".into(),
         took_ms: 1,
         told,
+        shown: Vec::new(),
         volatile: Vec::new(),
         held: None,
         why: None,

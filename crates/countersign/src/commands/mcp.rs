@@ -182,12 +182,7 @@ fn open_gateway(
     let served = runtime.block_on(async {
         let told = ended()?;
         let served = match listen {
-            None => {
-                tokio::select! {
-                    served = stdio::serve(&gateway, &alive) => served.context("the client cannot be spoken to"),
-                    () = told => Ok(()),
-                }
-            }
+            None => stdio::serve(&gateway, &alive, told).await.context("the client cannot be spoken to"),
             Some(listen) => {
                 let listener = tokio::net::TcpListener::bind(listen).await;
                 let listener = listener.with_context(|| format!("cannot listen on {listen}"))?;

@@ -9,8 +9,8 @@ mod refused;
 mod withheld;
 
 use countersign_api::{
-    Atomicity, Evidence, FailedPrecondition, FailedRead, PactRef, RestsOn, Shadowed, Verdict, VerdictKind, WaivedBy,
-    Why, Wrote,
+    Atomicity, Evidence, FailedPrecondition, FailedRead, PactRef, ParamMisfit, RestsOn, Shadowed, Verdict, VerdictKind,
+    WaivedBy, Why, Wrote,
 };
 use countersign_core::action::Action;
 use countersign_core::call::{self, EffectId};
@@ -20,7 +20,7 @@ use countersign_core::disclose::{DecidedBy, Disclosure};
 use countersign_core::fact::Version;
 use countersign_core::ids::{ActionId, ActionName, AgentId, FactId};
 use countersign_core::pact;
-use countersign_core::reason::{self, Expected, Reason};
+use countersign_core::reason::{self, BindProblem, Expected, Reason};
 use countersign_core::record::{Event, Grouped, Kind, LeafVerdict};
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use countersign_engine::request::Entered;
@@ -299,6 +299,16 @@ impl Said {
             let Shadowed { code, message, hint, failed } = in_words(reason);
             (verdict.code, verdict.message, verdict.hint) = (Some(code), Some(message), Some(hint));
             verdict.failed = failed;
+            match reason {
+                Reason::ObservationRequired { facts, .. } => {
+                    verdict.observe = facts.iter().map(ToString::to_string).collect();
+                }
+                Reason::InvalidParams { problems } => {
+                    let misfit = |it: &BindProblem| ParamMisfit { at: it.at.clone(), what: it.what.to_string() };
+                    verdict.misfits = problems.iter().map(misfit).collect();
+                }
+                _ => {}
+            }
         }
         verdict.shadowed = self.shadowed.as_ref().map(in_words);
         verdict.wrote =
@@ -376,6 +386,8 @@ fn bare(verdict: VerdictKind, action: Option<ActionId>, pact: Option<&decision::
         message: None,
         hint: None,
         failed: Vec::new(),
+        observe: Vec::new(),
+        misfits: Vec::new(),
         wrote: Vec::new(),
         gap_ms: None,
         atomicity: None,

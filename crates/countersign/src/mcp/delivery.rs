@@ -114,6 +114,11 @@ pub struct Marks {
     read: BTreeSet<String>,
     /// How many answers never arrived, since the last one of this name that did.
     lost: BTreeMap<String, usize>,
+    /// What was read before the session was cut off; and how many calls had come when it was delivered again, if it was. Which answer of
+    /// it a client has that came before then is not known.
+    cut_off: BTreeMap<String, Option<u64>>,
+    /// How many calls have come.
+    calls: u64,
     /// Effects whose calls were left open, and whose outcome was not told.
     open: BTreeSet<u64>,
     /// Outcomes that reached no one.
@@ -156,6 +161,7 @@ impl Marks {
     pub fn begin_again(&mut self) {
         self.read.clear();
         self.lost.clear();
+        self.cut_off.clear();
     }
 
     fn lose(&mut self, readings: Readings) {
@@ -170,6 +176,10 @@ impl Marks {
 
     /// An answer has arrived that came after so many that were lost.
     fn found(&mut self, name: &str, lost_before: usize) {
+        // It was read here, so after everything that was read before the session was cut off.
+        if let Some(delivered @ None) = self.cut_off.get_mut(name) {
+            *delivered = Some(self.calls);
+        }
         if let Some(lost) = self.lost.get_mut(name) {
             *lost = lost.saturating_sub(lost_before);
         }
@@ -225,7 +235,7 @@ impl Marks {
     /// known what reached the client.
     pub fn follow(&mut self, unsure: Vec<String>, open: impl IntoIterator<Item = u64>) {
         for name in unsure {
-            self.lost.insert(name.clone(), 2);
+            self.cut_off.insert(name.clone(), None);
             self.read.insert(name);
         }
         self.open.extend(open);
@@ -262,6 +272,12 @@ impl Marks {
                 *counts.entry(name.clone()).or_default() += lost + of_all;
             }
         }
+        for (name, delivered) in &self.cut_off {
+            // Delivered here before this call came, it is known whatever came before.
+            if delivered.is_none_or(|calls| before.calls <= calls) {
+                *counts.entry(name.clone()).or_default() += 2;
+            }
+        }
         counts.into_iter().flat_map(|(name, count)| std::iter::repeat_n(name, count.min(2))).collect()
     }
 }
@@ -272,6 +288,8 @@ struct Before {
     on_their_way: Vec<Arc<OnItsWay>>,
     lost: BTreeMap<String, usize>,
     open: BTreeSet<u64>,
+    /// How many calls had come, this one among them.
+    calls: u64,
 }
 
 /// An answer on its way to the client. Dropped before it was made, it is lost: what it tells may have been kept, and counts as not
@@ -295,8 +313,9 @@ impl Delivery {
             changed: Condvar::new(),
         });
         let mut known = lock(marks);
+        known.calls = known.calls.saturating_add(1);
         let (on_their_way, lost, open) = (known.on_their_way.clone(), known.lost.clone(), known.open.clone());
-        let before = Before { on_their_way, lost, open };
+        let before = Before { on_their_way, lost, open, calls: known.calls };
         known.on_their_way.push(Arc::clone(&this));
         Arc::new(Self { marks: Arc::clone(marks), this, before, is_over: Mutex::new(false) })
     }

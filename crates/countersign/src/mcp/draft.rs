@@ -79,11 +79,6 @@ pub fn pact(upstream: &str, tools: &[Tool]) -> Result<String, String> {
     }
 }
 
-/// The lines to add to a pact for one tool.
-pub fn action_lines(upstream: &str, tool: &Tool) -> String {
-    action(upstream, tool, &[], None).unwrap_or_else(|why| left_out(tool, &why))
-}
-
 fn head(upstream: &str, reads: &[&Tool], writes: &[&Tool]) -> String {
     let mut text = format!(
         "# A first pact for the MCP server `{upstream}`, drafted from its tools. It works as it is: an action runs only if everything\n\

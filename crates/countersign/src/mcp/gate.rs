@@ -8,6 +8,7 @@
 use super::delivery::Delivery;
 use super::gated::Calls;
 use super::message::Raw;
+use super::names::Names;
 use super::observed::Observations;
 use super::refusal::Refusal;
 use super::resumed::Notes;
@@ -52,6 +53,10 @@ pub struct GateClient {
     secret: [u8; 32],
     /// Where sessions over standard input are noted.
     notes: Option<Notes>,
+    /// By which names its agent knows tools.
+    pub(super) names: Names,
+    /// Whether the gate is a trial, which has no admin to approve anything.
+    pub(super) is_trial: bool,
 }
 
 /// A call of a tool, as a client makes it.
@@ -162,7 +167,18 @@ fn is_watched_at(value: &Value, now: SystemTime) -> bool {
 impl GateClient {
     /// Asks this gate in the name of this agent.
     pub fn new(client: Client, agent: String, unmapped: Unmapped, secret: [u8; 32]) -> Self {
-        Self { client, agent, calls: Calls::default(), unmapped, secret, notes: None }
+        let (calls, names) = (Calls::default(), Names::default());
+        Self { client, agent, calls, unmapped, secret, notes: None, names, is_trial: false }
+    }
+
+    /// Tells its agent of tools by these names.
+    pub fn naming(self, names: Names) -> Self {
+        Self { names, ..self }
+    }
+
+    /// Says of a trial what an operator does there.
+    pub fn of_trial(self) -> Self {
+        Self { is_trial: true, ..self }
     }
 
     /// Notes sessions over standard input under the gate's name, and goes on in those that were cut off.
@@ -294,7 +310,7 @@ impl GateClient {
         let Calling { upstream, tool, arguments, .. } = calling;
         let mapping = self.mapping()?;
         if let Some(pact) = mapping.unread_about(&tool.name) {
-            return Err(Refusal::unread(&tool.name, pact));
+            return Err(Refusal::unread(&self.names.of(upstream, &tool.name), pact));
         }
         match mapping.find(upstream, &tool.name) {
             [] if mapping.knows_nothing_of(upstream, &tool.name) => {
@@ -342,7 +358,7 @@ impl GateClient {
             }
             [one, other, ..] => {
                 let why = format!("{}/{} and {}/{} both map it", one.pact, one.action, other.pact, other.action);
-                Err(Refusal::unfit(&tool.name, &why))
+                Err(Refusal::unfit(&self.names.of(upstream, &tool.name), &why))
             }
         }
     }
@@ -360,7 +376,8 @@ impl GateClient {
         key: Option<String>,
     ) -> Result<(), Refusal> {
         let Calling { upstream, tool, content, .. } = calling;
-        let id = fact_id(upstream, &tool.name).ok_or_else(|| Refusal::unfit(&tool.name, "its name is too long"))?;
+        let name = self.names.of(upstream, &tool.name);
+        let id = fact_id(upstream, &tool.name).ok_or_else(|| Refusal::unfit(&name, "its name is too long"))?;
         let params = json!({
             "tool": id, "server": upstream, "definition": tool.definition, "content": super::tool::hash(content.as_bytes()),
             "unmapped": unless_it_reads.as_str(),
@@ -376,7 +393,7 @@ impl GateClient {
                 Err(Refusal::made_before(&key, verdict.entry, None, None))
             }
             (VerdictKind::Committed, _) => Ok(()),
-            _ => Err(Refusal::of_unmapped(upstream, tool, &verdict, unless_it_reads == Unless::ReliedOn)),
+            _ => Err(Refusal::of_unmapped((upstream, tool), &name, &verdict, unless_it_reads == Unless::ReliedOn)),
         }
     }
 

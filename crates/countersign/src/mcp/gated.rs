@@ -4,6 +4,7 @@
 //! out a continuation, by which the same action is asked for again and never done twice. A continuation names the action's entry and
 //! is sealed for its session; over standard input for the agent's key, so that a gateway that was started again knows it too.
 
+use super::advice::{Advice, Knows, advice, retry};
 use super::delivery::Delivery;
 use super::gate::{Approval, Approved, Calling, GateClient};
 use super::mapping::{Mapped, Mapping};
@@ -17,10 +18,7 @@ use crate::commands::{entry_of, is_refused_as};
 use anyhow::Result;
 use countersign_api::{ActionRequest, ErrorCode, Verdict, VerdictKind};
 use countersign_core::call::EffectId;
-use countersign_core::code::{Code, Next};
-use countersign_core::ids::FactId;
 use countersign_core::review::ReviewId;
-use countersign_core::session::called;
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -153,7 +151,7 @@ impl GateClient {
             members.extend(new_word(upstream, verdict, seen).map(|word| ("continuation".to_owned(), json!(word))));
             members.insert("retry".to_owned(), json!({"how": "continue", "after_ms": 1000}));
         }
-        Err(Refusal::of_verdict(verdict, object))
+        Err(Refusal::of_verdict(verdict, Advice::default(), object))
     }
 
     /// Carries out a call that a pact maps; the result for the client.
@@ -167,7 +165,7 @@ impl GateClient {
     ) -> Result<Raw, Refusal> {
         let Calling { upstream, tool, arguments, .. } = calling;
         if !self.is_approved(upstream, tool)? {
-            return Err(Refusal::not_approved(upstream, &tool.name));
+            return Err(Refusal::not_approved((upstream, &tool.name), &self.names.of(upstream, &tool.name)));
         }
         let arguments = if arguments.is_empty() { "{}" } else { arguments };
         let params = countersign_core::json::parse_object_exact(arguments)
@@ -195,7 +193,7 @@ impl GateClient {
             // What went along under a key of the client's before is the same again, or the gate says what became of it.
             let rested = self.rested(calling, seen)?;
             (request.session, request.unsure) = (Some(rested.session), rested.unsure);
-            let name = called(&tool.name, arguments);
+            let name = self.names.called(upstream, &tool.name, arguments);
             return self.write_as(calling, (&request, &name), Some(mapping), seen);
         }
         let wait_ms = mapped.takes_ms.saturating_add(1_000).min(WAIT_MS_MAX);
@@ -220,7 +218,8 @@ impl GateClient {
         if is_settled && kept(&verdict).is_none() && tool.member("outputSchema").is_some() {
             return Err(Refusal::of_unkept(&verdict));
         }
-        self.told(upstream, mapping, &verdict, Word::New(seen))
+        let knows = Knows { names: &self.names, mapping, upstream, tool: Some(tool) };
+        Self::told(knows, &verdict, Word::New(seen))
     }
 
     /// What is told of a key that another action was asked for under: most often the same call, made through a gateway that was
@@ -237,7 +236,7 @@ impl GateClient {
     pub fn go_on(&self, arguments: &str, seen: &Observations, delivery: &Delivery) -> Result<Raw, Refusal> {
         let members = Members::parse(arguments).unwrap_or_default();
         let Some(given) = members.text("continuation") else {
-            return Err(Refusal::no_word("the argument `continuation` is missing"));
+            return Err(Refusal::no_continuation());
         };
         let wait_ms =
             members.get("wait_ms").and_then(|wait| wait.get().parse::<u64>().ok()).unwrap_or(0).min(CONTINUE_MS_MAX);
@@ -258,15 +257,16 @@ impl GateClient {
         if verdict.readings.is_some() {
             // What has changed counts as told.
             let mapping = self.mapping().ok();
-            return self.told_write((upstream, "the tool"), &verdict, mapping.as_deref(), (seen, delivery, telling));
+            return self.told_write((upstream, None), &verdict, mapping.as_deref(), (seen, delivery, telling));
         }
         // The pacts only say what to read again; a verdict is told without them.
         let mapping = self.mapping().unwrap_or_default();
-        self.told(upstream, &mapping, &verdict, Word::Given(&given))
+        let knows = Knows { names: &self.names, mapping: &mapping, upstream, tool: None };
+        Self::told(knows, &verdict, Word::Given(&given))
     }
 
     /// What a client is told of a verdict, and of a call that is not over by which word to ask for it.
-    fn told(&self, upstream: &str, mapping: &Mapping, verdict: &Verdict, word: Word<'_>) -> Result<Raw, Refusal> {
+    fn told(knows: Knows<'_>, verdict: &Verdict, word: Word<'_>) -> Result<Raw, Refusal> {
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
         let put = |object: &mut Value, name: &str, value: Value| {
             if let Some(object) = object.as_object_mut() {
@@ -275,13 +275,11 @@ impl GateClient {
         };
         match verdict.verdict {
             VerdictKind::Committed | VerdictKind::Settled => return Ok(done(verdict, &object)),
-            VerdictKind::Rejected | VerdictKind::Failed => {
-                put(&mut object, "retry", retry_by(upstream, mapping, verdict))
-            }
+            VerdictKind::Rejected | VerdictKind::Failed => put(&mut object, "retry", retry(knows, verdict)),
             VerdictKind::Review | VerdictKind::InFlight | VerdictKind::InDoubt => {
                 let word = match word {
                     Word::Given(word) => Some(word.to_owned()),
-                    Word::New(seen) => new_word(upstream, verdict, seen),
+                    Word::New(seen) => new_word(knows.upstream, verdict, seen),
                 };
                 if let Some(word) = word {
                     put(&mut object, "continuation", json!(word));
@@ -289,7 +287,7 @@ impl GateClient {
                 put(&mut object, "retry", json!({"how": "continue", "after_ms": 1000}));
             }
         }
-        Err(Refusal::of_verdict(verdict, object))
+        Err(Refusal::of_verdict(verdict, advice(knows, verdict), object))
     }
 }
 
@@ -348,27 +346,6 @@ fn done(verdict: &Verdict, object: &Value) -> Raw {
     with_object(result, object)
 }
 
-/// What would make sense next: to read again what no longer held, where tools of this upstream read it.
-pub(super) fn retry_by(upstream: &str, mapping: &Mapping, verdict: &Verdict) -> Value {
-    let mut calls: Vec<Value> = Vec::new();
-    // What is as it was observed reads the same when it is read again.
-    let changed = verdict.failed.iter().filter(|failed| !failed.as_observed);
-    for read in changed.flat_map(|failed| &failed.reads) {
-        let fact = read.attribute.rsplit_once("\".").map_or(read.attribute.clone(), |(fact, _)| format!("{fact}\""));
-        let call = fact.parse::<FactId>().ok().and_then(|fact| mapping.reread(upstream, &fact));
-        calls.extend(call.filter(|call| !calls.contains(call)));
-    }
-    if !calls.is_empty() {
-        return json!({"how": "call", "calls": calls});
-    }
-    // A `how` that a client does not know counts as `never`, and so does a code that this gateway does not know.
-    match verdict.code.as_deref().and_then(Code::parse).map_or(Next::Never, Code::next) {
-        Next::Change => json!({"how": "change"}),
-        Next::Later => json!({"how": "later", "after_ms": 1000}),
-        Next::Never => json!({"how": "never"}),
-    }
-}
-
 /// The definition of the gateway's own tool.
 pub fn continue_tool() -> Raw {
     raw(&json!({
@@ -386,24 +363,4 @@ pub fn continue_tool() -> Raw {
         },
         "annotations": {"readOnlyHint": true},
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn how(code: &str) -> Value {
-        let verdict = json!({"verdict": "rejected", "action": "a", "code": code});
-        let verdict: Verdict = serde_json::from_value(verdict).unwrap();
-        retry_by("bank", &Mapping::default(), &verdict)["how"].clone()
-    }
-
-    #[test]
-    fn what_to_do_next_is_what_the_hint_of_the_code_says() {
-        assert_eq!(how("observation_required"), "change", "observe, then act");
-        assert_eq!(how("too_many_effects"), "later");
-        assert_eq!(how("too_many_reviews"), "later");
-        assert_eq!(how("not_allowed"), "never");
-        assert_eq!(how("a_code_of_a_later_gate"), "never");
-    }
 }

@@ -1,6 +1,7 @@
 //! Which tools the published pacts map: which action a call of one stands for, and which tool reads a fact.
 
 use super::gate::PACT_NAME;
+use super::names::Names;
 use crate::client::{Call, Client, escape};
 use anyhow::Result;
 use countersign_api::{PactList, PactResponse};
@@ -39,6 +40,28 @@ pub struct Mapped {
     pub reads: Vec<FactType>,
     /// Whether it runs only if what was read in the session reads the same.
     pub is_as_read: bool,
+}
+
+/// A call that reads something again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reread {
+    /// The server.
+    pub upstream: String,
+    /// The tool, as its server has it.
+    pub tool: String,
+    pub arguments: Map<String, Value>,
+}
+
+impl Reread {
+    /// As an agent can make it.
+    pub fn called(&self, names: &Names) -> String {
+        names.called(&self.upstream, &self.tool, &json!(self.arguments).to_string())
+    }
+
+    /// The same for a program.
+    pub fn as_json(&self, names: &Names) -> Value {
+        json!({"tool": names.of(&self.upstream, &self.tool), "arguments": self.arguments})
+    }
 }
 
 #[derive(Debug)]
@@ -182,11 +205,11 @@ impl Mapping {
         format!("a pact reads facts by this tool, which takes exactly {}", accepted.join(" or "))
     }
 
-    /// The call that reads a fact again, where a tool of this upstream does.
-    pub fn reread(&self, upstream: &str, fact: &FactId) -> Option<Value> {
-        let source = self.sources.get(fact.ty().as_str()).filter(|source| source.upstream == upstream)?;
+    /// The call that reads a fact again, where a tool does.
+    pub fn reread(&self, fact: &FactId) -> Option<Reread> {
+        let source = self.sources.get(fact.ty().as_str())?;
         let (arguments, _) = source.read.arguments_for(fact.id())?;
-        Some(json!({"tool": source.read.tool, "arguments": arguments}))
+        Some(Reread { upstream: source.upstream.clone(), tool: source.read.tool.to_string(), arguments })
     }
 }
 

@@ -126,7 +126,8 @@ impl GateClient {
             false => self.may_pass(calling, Unless::Observes, None).map(|()| None)?,
         };
         let session = session.as_ref();
-        let not_read = |error: anyhow::Error| Refusal::not_read(&tool.name, &error);
+        let name = self.names.of(&calling.upstream, &tool.name);
+        let not_read = |error: anyhow::Error| Refusal::not_read(&name, &error);
         let mut shown = self.observe(facts, session).map_err(not_read)?;
         for _ in 1..TRIES_MAX {
             if is_one_answer(&shown) {
@@ -143,16 +144,16 @@ impl GateClient {
             first
         };
         let Some(answer) = shown.facts.first().and_then(|fact| fact.answer.as_deref()) else {
-            return Err(Refusal::withheld(&tool.name, &shown));
+            return Err(Refusal::withheld(&name, &shown));
         };
-        let mut result = Members::parse(answer).map_err(|_| Refusal::unfit(&tool.name, "its answer is no object"))?;
-        unspoken(&mut result).map_err(|why| Refusal::unfit(&tool.name, &format!("its answer is ambiguous: {why}")))?;
+        let mut result = Members::parse(answer).map_err(|_| Refusal::unfit(&name, "its answer is no object"))?;
+        unspoken(&mut result).map_err(|why| Refusal::unfit(&name, &format!("its answer is ambiguous: {why}")))?;
         seen.keep(facts, &shown.observation);
         if is_reading {
             calling.delivery.tells_reading();
         }
         let names: Vec<String> = facts.iter().map(ToString::to_string).collect();
-        add_text(&mut result, &warnings(calling.delivery.marks(), &shown.outdated, usize::MAX));
+        add_text(&mut result, &warnings(&self.names, calling.delivery.marks(), &shown.outdated, usize::MAX));
         let mut object = json!({"observed": names, "observed_at": shown.observed_at, "observation": shown.observation});
         if let Some(session) = session {
             put(&mut object, "session", json!(told_session(session, &calling.delivery)));

@@ -9,16 +9,19 @@ pub use self::client::{ClientSession, told_session, warnings};
 pub use self::told::{Telling, outcome};
 pub use self::voice::add_text;
 
-use self::told::{closing, own_changes, refused_text, retry};
+pub(super) use self::told::cut;
+use self::told::{Hearer, closing, own_changes, refused_text, retry};
 use self::voice::{own_word, quote_alike};
 use super::adapter::RESOURCE;
+use super::advice::{self, Knows, advice};
 use super::delivery::{Delivery, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
-use super::gated::{new_word, open_entry, retry_by};
+use super::gated::{new_word, open_entry};
 use super::mapping::Mapping;
 use super::message::{Members, OWN_CODES, Raw, SERVER_ERROR, raw, sent};
 use super::observed::{Observations, unspoken, with_object};
 use super::refusal::{MEMBER, Refusal};
+use super::tool::Tool;
 use crate::client::Call;
 use crate::commands::{is_refused, is_refused_as};
 use anyhow::Result;
@@ -27,7 +30,7 @@ use countersign_core::canonical::Canonical;
 use countersign_core::code::Code;
 use countersign_core::json::parse_answer;
 use countersign_core::limits::{BODY_BYTES_MAX, UNSURE_MAX};
-use countersign_core::session::{Place, called};
+use countersign_core::session::Place;
 use serde_json::{Map, Value, json};
 
 /// How long a write is waited for before it is answered with a continuation.
@@ -76,10 +79,10 @@ impl GateClient {
         let request =
             ReadRequest { upstream: upstream.clone(), tool: tool.name.clone(), arguments: object(arguments)? };
         let read = self.read_for(calling.session.as_ref(), &request, seen, &calling.delivery)?;
-        let mut result =
-            Members::parse(&read.answer).map_err(|_| Refusal::unfit(&tool.name, "its answer is no object"))?;
-        unspoken(&mut result).map_err(|why| Refusal::unfit(&tool.name, &format!("its answer is ambiguous: {why}")))?;
-        let mut lines = warnings(calling.delivery.marks(), &read.outdated, usize::MAX);
+        let name = self.names.of(upstream, &tool.name);
+        let mut result = Members::parse(&read.answer).map_err(|_| Refusal::unfit(&name, "its answer is no object"))?;
+        unspoken(&mut result).map_err(|why| Refusal::unfit(&name, &format!("its answer is ambiguous: {why}")))?;
+        let mut lines = warnings(&self.names, calling.delivery.marks(), &read.outdated, usize::MAX);
         lines.extend(read.unkept.then(|| UNKEPT.to_owned()));
         add_text(&mut result, &lines);
         let session = told_session(&read.session, &calling.delivery);
@@ -119,7 +122,7 @@ impl GateClient {
             if is_refused(&error) {
                 delivery.tells_nothing();
             }
-            Refusal::not_read(&request.tool, &error)
+            Refusal::not_read(&self.names.of(&request.upstream, &request.tool), &error)
         })
     }
 
@@ -185,10 +188,11 @@ impl GateClient {
         let arguments = if arguments.is_empty() { "{}" } else { arguments };
         let chars = arguments.chars().count();
         if chars > ARGUMENTS_CHARS_MAX {
-            return Err(Refusal::arguments_too_long(&tool.name, chars));
+            return Err(Refusal::arguments_too_long(&self.names.of(upstream, &tool.name), chars));
         }
         // What two readers could understand in two ways is decided on by no one.
-        let name = called(&tool.name, &sent(&Value::Object(object(arguments)?)).to_string());
+        let sent = sent(&Value::Object(object(arguments)?)).to_string();
+        let name = self.names.called(upstream, &tool.name, &sent);
         let params = json!({
             "server": upstream, "name": tool.name, "definition": tool.definition, "arguments": arguments,
         });
@@ -211,18 +215,19 @@ impl GateClient {
 
     /// What a call rests on: the session that it belongs to, and the readings of it of which it is not known whether they arrived.
     pub(super) fn rested(&self, calling: &Calling, seen: &Observations) -> Result<Rested, Refusal> {
-        let Calling { tool, delivery, .. } = calling;
+        let Calling { upstream, tool, delivery, .. } = calling;
+        let name = self.names.of(upstream, &tool.name);
         if calling.session.is_none() && seen.session.is_stateless() {
-            return Err(Refusal::no_session(&tool.name));
+            return Err(Refusal::no_session(&name));
         }
         let session = self.session_of(calling.session.as_ref(), seen, delivery)?;
-        seen.session.refuse_blind(&tool.name).inspect_err(|_| delivery.tells_nothing())?;
+        seen.session.refuse_blind(&name).inspect_err(|_| delivery.tells_nothing())?;
         self.look_at_open(delivery);
         // What a call before it keeps from here on has not arrived, whatever it is kept as.
         delivery.waits_for_names().map_err(|TooLong| waiting())?;
         let unsure = delivery.unsure();
         if unsure.len() > UNSURE_MAX {
-            return Err(Refusal::unsure(&tool.name, unsure.len()));
+            return Err(Refusal::unsure(&name, unsure.len()));
         }
         Ok(Rested { session, unsure })
     }
@@ -249,7 +254,8 @@ impl GateClient {
         let Calling { upstream, tool, delivery, .. } = calling;
         // A gate refuses it at the door, where nothing says which part of it is too long.
         if serde_json::to_vec(request).is_ok_and(|body| body.len() > BODY_BYTES_MAX) {
-            return Err(Refusal::arguments_too_long(&tool.name, calling.arguments.chars().count()));
+            let name = self.names.of(upstream, &tool.name);
+            return Err(Refusal::arguments_too_long(&name, calling.arguments.chars().count()));
         }
         let call = Call::post("/v1/actions").keyed(&request.idempotency_key).agent(&self.agent);
         let call = call.json(request).map_err(|error| Refusal::no_gate(&error))?;
@@ -270,13 +276,13 @@ impl GateClient {
         if verdict.code.as_deref() == Some(Code::SessionNotOpen.as_str()) && !seen.session.is_stateless() {
             seen.session.forget();
             delivery.tells_nothing();
-            seen.session.refuse_blind(&tool.name)?;
+            seen.session.refuse_blind(&self.names.of(upstream, &tool.name))?;
         }
         match verdict.verdict {
             VerdictKind::Review | VerdictKind::InFlight => delivery.leaves_open(open_entry(&verdict)),
             _ => delivery.tells_outcome(outcome(name, &verdict)),
         }
-        self.told_write((upstream, &tool.name), &verdict, mapping, (seen, delivery, Telling::Briefly))
+        self.told_write((upstream, Some(tool)), &verdict, mapping, (seen, delivery, Telling::Briefly))
     }
 
     /// What became of a write within a moment.
@@ -298,11 +304,13 @@ impl GateClient {
     /// What a client is told of a write.
     pub(super) fn told_write(
         &self,
-        (upstream, tool): (&str, &str),
+        (upstream, tool): (&str, Option<&Tool>),
         verdict: &Verdict,
         mapping: Option<&Mapping>,
         (seen, delivery, telling): (&Observations, &Delivery, Telling),
     ) -> Result<Raw, Refusal> {
+        let names = &self.names;
+        let name = tool.map_or_else(|| "the tool".to_owned(), |tool| names.of(upstream, &tool.name));
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
         if let Some(members) = object.as_object_mut() {
             // A model needs no proof; whoever does finds it by the entry.
@@ -318,33 +326,37 @@ impl GateClient {
                     let said = verdict.evidence.as_ref().map_or("Done.", |evidence| evidence.summary.as_str());
                     result.set("content", raw(&json!([{"type": "text", "text": said}])));
                 }
-                let mut lines: Vec<String> = closing(tool, verdict).into_iter().chain(own_changes(changed)).collect();
+                let mut lines: Vec<String> =
+                    closing(&name, verdict).into_iter().chain(own_changes(names, changed)).collect();
                 // What has changed counts as told, so it is told whatever the answer looks like.
                 unspoken(&mut result)
-                    .map_err(|why| Refusal::unfit(tool, &format!("its answer is ambiguous: {why}")).saying(&lines))?;
+                    .map_err(|why| Refusal::unfit(&name, &format!("its answer is ambiguous: {why}")).saying(&lines))?;
                 // The last word on the call is the gate's own.
                 lines.extend(quote_alike(&mut result).then(|| own_word(verdict)));
                 let outdated = readings.map(|it| it.outdated.as_slice()).unwrap_or_default();
-                lines.extend(warnings(delivery.marks(), outdated, usize::MAX));
+                lines.extend(warnings(names, delivery.marks(), outdated, usize::MAX));
                 add_text(&mut result, &lines);
                 Ok(with_object(result, &object))
             }
             (VerdictKind::Rejected | VerdictKind::Failed, _) => {
                 let refusal = if verdict.code.as_deref() == Some("reading_changed") {
-                    put(&mut object, "retry", retry(changed));
-                    let text = in_brief(upstream, verdict, &mut object, (seen, telling));
+                    put(&mut object, "retry", retry(names, changed));
+                    let hearer = Hearer { names, in_trial: self.is_trial };
+                    let text = in_brief((upstream, hearer), verdict, &mut object, (seen, telling));
                     Refusal::changed(&text, object)
                 } else {
                     // The pacts only say what to read again; without them, the code says what makes sense.
-                    let retry = retry_by(upstream, mapping.unwrap_or(&Mapping::default()), verdict);
-                    put(&mut object, "retry", retry);
-                    Refusal::of_verdict(verdict, object).saying(own_changes(changed).as_slice())
+                    let none = Mapping::default();
+                    let knows = Knows { names, mapping: mapping.unwrap_or(&none), upstream, tool };
+                    put(&mut object, "retry", advice::retry(knows, verdict));
+                    let refusal = Refusal::of_verdict(verdict, advice(knows, verdict), object);
+                    refusal.saying(own_changes(names, changed).as_slice())
                 };
-                let lines = warnings(delivery.marks(), &not_told(verdict), refusal.room());
+                let lines = warnings(names, delivery.marks(), &not_told(verdict), refusal.room());
                 Err(refusal.saying(&lines))
             }
             _ => self.told_open(upstream, verdict, object, seen).map_err(|refusal| {
-                let lines = warnings(delivery.marks(), &not_told(verdict), refusal.room());
+                let lines = warnings(names, delivery.marks(), &not_told(verdict), refusal.room());
                 refusal.saying(&lines)
             }),
         }
@@ -353,20 +365,20 @@ impl GateClient {
 
 /// What a refusal says; where that is not all, with a word to ask for all of it.
 fn in_brief(
-    upstream: &str,
+    (upstream, hearer): (&str, Hearer<'_>),
     verdict: &Verdict,
     object: &mut Value,
     (seen, telling): (&Observations, Telling),
 ) -> String {
     let changed = verdict.readings.as_ref().map(|readings| readings.changed.as_slice()).unwrap_or_default();
-    let all = refused_text(verdict, changed, None, Telling::InFull);
-    let brief = refused_text(verdict, changed, None, Telling::Briefly);
+    let all = refused_text(hearer, changed, None, Telling::InFull);
+    let brief = refused_text(hearer, changed, None, Telling::Briefly);
     if telling == Telling::InFull || all == brief {
         return all;
     }
     let Some(word) = new_word(upstream, verdict, seen) else { return brief };
     put(object, "more", json!(word));
-    refused_text(verdict, changed, Some(&word), Telling::Briefly)
+    refused_text(hearer, changed, Some(&word), Telling::Briefly)
 }
 
 /// What a session has read that reads differently by now, beside what a verdict itself names.

@@ -1,10 +1,12 @@
 //! What a model is told when a call was not carried out (docs/formats/mcp.md): a tool result that is an error, one plain
 //! sentence, and the same as an object to branch on.
 
+use super::advice::Advice;
 use super::direct::not_listed;
 use super::message::{Message, Raw, raw, sent};
+use super::shell::word;
 use super::tool::Tool;
-use crate::commands::{is_refused_as, is_unknown};
+use crate::commands::{is_refused, is_refused_as, is_unknown};
 use countersign_api::{ErrorCode, ObserveResponse, Verdict, VerdictKind};
 use countersign_core::call::FoundCode;
 use serde_json::value::RawValue;
@@ -21,7 +23,29 @@ pub const MEMBER: &str = "countersign";
 pub const TEXT_BYTES_MAX: usize = 2048;
 
 /// What a client branches on in the object.
-const BRANCHED_ON: [&str; 8] = ["code", "continuation", "effect", "entry", "error", "more", "retry", "verdict"];
+const BRANCHED_ON: [&str; 6] = ["code", "continuation", "error", "more", "retry", "verdict"];
+
+/// What the gate answers to a reading whatever its arguments are.
+const ASKED_AGAIN: [ErrorCode; 9] = [
+    ErrorCode::AgentNotActive,
+    ErrorCode::NotAllowed,
+    ErrorCode::NotAuthorised,
+    ErrorCode::UnknownAgent,
+    ErrorCode::Busy,
+    ErrorCode::RateLimited,
+    ErrorCode::NotReady,
+    ErrorCode::ShuttingDown,
+    ErrorCode::LedgerFailed,
+];
+
+/// Words of the gate as a sentence.
+fn sentence(words: &str) -> String {
+    let mut chars = words.trim().chars();
+    let Some(first) = chars.next() else { return String::new() };
+    let rest = chars.as_str();
+    let end = if rest.ends_with(['.', '!', '?', ':', '`']) || rest.contains("countersign ") { "" } else { "." };
+    first.to_uppercase().chain(rest.chars()).collect::<String>() + end
+}
 
 /// Why a call was not carried out.
 #[derive(Debug, Clone)]
@@ -61,8 +85,8 @@ impl Refusal {
     }
 
     /// The tool is mapped, and not approved as it is.
-    pub fn not_approved(upstream: &str, tool: &str) -> Self {
-        let message = format!("the tool `{tool}` is not approved, or its definition has changed since");
+    pub fn not_approved((upstream, tool): (&str, &str), name: &str) -> Self {
+        let message = format!("the tool `{name}` is not approved, or its definition has changed since");
         let hint = format!("An operator reads it and runs: countersign mcp approve {upstream}/{tool}");
         Self::error("tool_not_approved", message, &hint, "never")
     }
@@ -123,14 +147,17 @@ impl Refusal {
     }
 
     /// The gate's verdict on a call that a pact maps, with everything that goes on the wire.
-    pub fn of_verdict(verdict: &Verdict, object: Value) -> Self {
+    pub fn of_verdict(verdict: &Verdict, advice: Advice, object: Value) -> Self {
         let said = verdict.evidence.as_ref().map(|evidence| evidence.summary.clone());
-        let message = verdict.message.clone().or(said).unwrap_or_default();
+        let message = advice.message.or_else(|| verdict.message.clone()).or(said).unwrap_or_default();
         let found = verdict.evidence.as_ref().map(|evidence| evidence.code.as_str());
         let hint = match found == Some(FoundCode::NoAdapter.as_str()) {
             true => ASK_OPERATOR.to_owned(),
-            false => verdict.hint.clone().unwrap_or_default(),
+            false => sentence(&advice.hint.or_else(|| verdict.hint.clone()).unwrap_or_default()),
         };
+        // What follows on lines of its own ends with the line.
+        let message = message.trim_end_matches('.');
+        let end = if message.contains('\n') { "\n" } else { ". " };
         let ask = "Ask for it later with the tool countersign_continue; do not make the call again.";
         let text = match verdict.verdict {
             VerdictKind::Review => format!("Not done yet: a person has to decide. {message}. {ask}"),
@@ -139,7 +166,7 @@ impl Refusal {
                 format!("It may have been carried out: {message}. Look at what it changes before you call it again.")
             }
             VerdictKind::InDoubt => format!("No one knows whether it was done: {message}. {ask}"),
-            _ => format!("Not done: {message}. {hint}"),
+            _ => format!("Not done: {message}{end}{hint}").trim_end().to_owned(),
         };
         Self { code: BY_VERDICT, text, object }
     }
@@ -186,7 +213,12 @@ impl Refusal {
             let message = format!("{tool} shows nothing: the gate has no server for it");
             return Self::error(NOT_READ, message, ASK_OPERATOR, "later");
         }
-        let message = format!("{tool} shows nothing: {}", text.lines().next().unwrap_or_default());
+        // The gate says nothing, or not to this agent: with other arguments it would not, either.
+        if !is_refused(error) || ASKED_AGAIN.iter().any(|code| is_refused_as(error, *code)) {
+            return Self::no_gate(error);
+        }
+        let shows = if is_refused_as(error, ErrorCode::ExternalUnread) { "gave no answer" } else { "shows nothing" };
+        let message = format!("{tool} {shows}: {}", text.lines().next().unwrap_or_default());
         let hint =
             "Call it with other arguments. Or an operator grants it, under [observe] in a pact, or repairs its server.";
         Self::error(NOT_READ, message, hint, "change")
@@ -209,6 +241,7 @@ impl Refusal {
         for code in [
             Code::AgentNotActive,
             Code::NotAllowed,
+            Code::NotAuthorised,
             Code::TrustTooLow,
             Code::UnknownAction,
             Code::UnknownAgent,
@@ -277,6 +310,12 @@ impl Refusal {
             object.insert("continuation".to_owned(), json!(word));
         }
         refusal
+    }
+
+    /// It was not said which call is asked for.
+    pub fn no_continuation() -> Self {
+        let hint = "Call it with the continuation that the result of that call has.";
+        Self::error("invalid_arguments", "the argument `continuation` is missing".to_owned(), hint, "change")
     }
 
     /// A call was asked for by a word that names none here. One may have been made anyway.
@@ -371,7 +410,7 @@ impl Refusal {
             object.insert("hint".to_owned(), json!(hint));
             object.insert("retry".to_owned(), json!({"how": "never"}));
         }
-        Self { code: BY_VERDICT, text: format!("{what}: {message}. {hint}"), object }
+        Self { code: BY_VERDICT, text: format!("{what}: {message}. {}", sentence(hint)), object }
     }
 
     /// No one has said what becomes of this method.
@@ -390,10 +429,10 @@ impl Refusal {
     }
 
     /// The gate's verdict on a call that no pact maps.
-    pub fn of_unmapped(upstream: &str, tool: &Tool, verdict: &Verdict, is_relied_on: bool) -> Self {
+    pub fn of_unmapped((upstream, tool): (&str, &Tool), name: &str, verdict: &Verdict, is_relied_on: bool) -> Self {
         let failed = |id: &str| verdict.failed.iter().any(|failed| failed.precondition == id);
-        let name = &tool.name;
-        let approve = format!("An operator reads it and runs: countersign mcp approve {upstream}/{name}");
+        let place = word(&format!("{upstream}/{}", tool.name));
+        let approve = format!("An operator reads it and runs: countersign mcp approve {place}");
         let (message, hint) = if verdict.code.as_deref() == Some("fact_missing") {
             (format!("the tool `{name}` is not approved"), approve)
         } else if failed("definition-as-approved") {
@@ -402,8 +441,7 @@ impl Refusal {
             let message = format!("the server `{upstream}` is guarded as read, and its tool `{name}` is not");
             (message, format!("{approve} --guard as-read"))
         } else if failed("reads-only-or-let-pass") {
-            let lines = super::draft::action_lines(upstream, tool);
-            let message = format!("no pact maps the tool `{name}`, and it does not only read");
+            let message = format!("no pact maps the tool `{name}`, and it may change something");
             let message = match is_relied_on {
                 // Beside the settings, which let it pass at other servers.
                 true => format!(
@@ -411,7 +449,11 @@ impl Refusal {
                 ),
                 false => message,
             };
-            (message, format!("Add to a pact:\n{lines}"))
+            let hint = format!(
+                "An operator can guard it by what you have read, with countersign mcp approve {place} --guard as-read, or write a pact \
+                 for it, with countersign pact init --mcp."
+            );
+            (message, hint)
         } else {
             let message = verdict.message.clone().unwrap_or_else(|| "the gate says no".to_owned());
             (message, verdict.hint.clone().unwrap_or_default())
@@ -419,20 +461,24 @@ impl Refusal {
         Self::in_words(verdict, "Not done", &message, &hint)
     }
 
-    /// The object in what room there is: all of it, or what is branched on, or nothing. All of it stands in `_meta`.
-    fn object_text(&self, all: &Value) -> Option<String> {
+    /// What is branched on of the object, in what room there is. All of it stands in `_meta`: a model has no use for the rest.
+    fn object_text(&self) -> Option<String> {
         let has_calls = self.object.pointer("/retry/calls").is_some();
         let write = |value: &Value| if has_calls { sent(value).get().to_owned() } else { value.to_string() };
         let mut some = self.object.clone();
         if let Some(members) = some.as_object_mut() {
             members.retain(|name, _| BRANCHED_ON.contains(&name.as_str()));
         }
+        // The text before it has said it in words.
+        if let Some(error) = some.get_mut("error").and_then(Value::as_object_mut) {
+            error.retain(|name, _| !["hint", "message"].contains(&name.as_str()));
+        }
         let mut least = some.clone();
         if let Some(retry) = least.get_mut("retry").and_then(Value::as_object_mut) {
             retry.remove("calls");
         }
-        let all = [write(all), write(&json!({MEMBER: some})), write(&json!({MEMBER: least}))];
-        all.into_iter().find(|text| text.len() <= self.room())
+        let texts = [write(&json!({MEMBER: some})), write(&json!({MEMBER: least}))];
+        texts.into_iter().find(|text| text.len() <= self.room())
     }
 
     /// As the result of a tool that promises nothing about its structured content, or that no one knows.
@@ -457,7 +503,7 @@ impl Refusal {
                 members.insert("structuredContent".to_owned(), object);
             }
         } else if let (Some(text), Some(content)) =
-            (self.object_text(&object), result.get_mut("content").and_then(Value::as_array_mut))
+            (self.object_text(), result.get_mut("content").and_then(Value::as_array_mut))
         {
             content.push(json!({"type": "text", "text": text}));
         }
@@ -479,8 +525,10 @@ mod tests {
         assert_eq!(free["structuredContent"][MEMBER]["error"]["code"], "tool_unknown");
         assert_eq!(free["content"].as_array().map(Vec::len), Some(1));
         assert_eq!(bound.get("structuredContent"), None);
+        // What the text says in words is not said twice.
         let text = bound["content"][1]["text"].as_str().expect("is text");
-        assert_eq!(serde_json::from_str::<Value>(text).expect("is JSON"), free["structuredContent"]);
+        let brief = json!({MEMBER: {"error": {"code": "tool_unknown"}, "retry": {"how": "change"}}});
+        assert_eq!(serde_json::from_str::<Value>(text).expect("is JSON"), brief);
         assert_eq!((&bound["_meta"], &bound["isError"]), (&free["_meta"], &json!(true)));
     }
 
@@ -503,7 +551,11 @@ mod tests {
         let verdict = |found: FoundCode| {
             let evidence = json!({"attempts": 1, "code": found.as_str(), "summary": found.said(forged).words(None)});
             let verdict = json!({"verdict": "failed", "action": "", "evidence": evidence});
-            Refusal::of_verdict(&serde_json::from_value(verdict.clone()).expect("is a verdict"), verdict)
+            Refusal::of_verdict(
+                &serde_json::from_value(verdict.clone()).expect("is a verdict"),
+                Advice::default(),
+                verdict,
+            )
         };
         for refusal in [unread, verdict(FoundCode::ToolError), verdict(FoundCode::ToolFailed)] {
             assert!(!refusal.text.contains("operator to add"), "{}", refusal.text);

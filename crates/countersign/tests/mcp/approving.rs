@@ -33,9 +33,10 @@ fn a_definition_that_changes_is_refused_until_it_is_approved_again() {
         text.contains("has changed since it was approved") && text.contains("countersign mcp approve bank/get_account"),
         "{text}"
     );
-    // This tool has an output schema, so a model reads the object in a text.
+    // This tool has an output schema, so a model reads in a text what is branched on, and nothing that it has no use for.
     let second = refused["content"][1]["text"].as_str().unwrap();
-    assert_eq!(serde_json::from_str::<serde_json::Value>(second).unwrap()["countersign"], *object);
+    let brief = json!({"code": object["code"], "retry": object["retry"], "verdict": "rejected"});
+    assert_eq!(serde_json::from_str::<serde_json::Value>(second).unwrap(), json!({"countersign": brief}));
     assert_eq!(refused.get("structuredContent"), None);
     client.end();
     // Without a terminal no one was asked, so that takes a yes; the gate goes on refusing the tool.

@@ -118,6 +118,15 @@ impl Stdio {
         self.child.wait().unwrap();
     }
 
+    /// Waits until it has ended. Its input stays open.
+    pub fn wait(mut self) {
+        let until = Instant::now() + PATIENCE;
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Closes its input.
     pub fn close_input(&mut self) {
         drop(self.input.take());

@@ -80,7 +80,8 @@ fn an_agent_acts_on_what_it_was_shown_and_nobody_acts_on_what_another_saw() {
     let (mut one, mut other) = (gateway(&sandbox, &gate), gateway(&sandbox, &gate));
     let blind = transfer(&mut one);
     assert_eq!(said(&blind)["code"], "observation_required", "{blind}");
-    assert_eq!(said(&blind)["retry"], json!({"how": "change"}), "the hint says what to observe: {blind}");
+    let calls = json!([{"tool": "get_account", "arguments": {"id": "42"}}]);
+    assert_eq!(said(&blind)["retry"], json!({"how": "call", "calls": calls}), "{blind}");
     let shown = read(&mut one);
     assert_eq!(shown["structuredContent"], json!({"status": "active"}), "{shown}");
     assert_eq!(shown["_meta"]["rate"], json!(1.5), "what the tool said stays: {shown}");

@@ -152,7 +152,7 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     let unmapped = if args.shadow { Unmapped::Shadow } else { Unmapped::Deny };
     // A trial that was killed is gone on with by the next one in its folder.
     let folder = args.data.canonicalize().unwrap_or_else(|_| args.data.clone()).display().to_string();
-    let gate = GateClient::new(client, AGENT.to_owned(), unmapped, secret(None, AGENT)).noting(&folder);
+    let gate = GateClient::new(client, AGENT.to_owned(), unmapped, secret(None, AGENT)).noting(&folder).of_trial();
     open_gateway(vec![(name, place)], gate, config.mcp.allow_methods.iter().cloned().collect(), listen, &config)
 }
 

@@ -2,13 +2,13 @@
 //! same function that decided whether they can be told whole.
 
 use crate::http::sessions::outdated;
-use countersign_api::{AnsweringTool, Change, ChangedReading, CountedReading, RestsOn};
+use countersign_api::{AnsweringTool, Change, ChangedReading, CountedReading, RefusedReading, RestsOn};
 use countersign_core::call::EffectId;
 use countersign_core::decision::Decision;
 use countersign_core::difference::{self, Pair, TOLD_BYTES_MAX, tell};
 use countersign_core::ids::FactId;
 use countersign_core::pact::Mode;
-use countersign_core::reason::{self, Reason};
+use countersign_core::reason::{self, ReadingRef, Reason, UnusableReading};
 use countersign_core::record::{Entry, Event, Kind};
 use countersign_core::session::{Held, Place, READING, SESSION, SessionId, as_sent, not_rechecked};
 use countersign_engine::gate::{Gate, LogError, Told};
@@ -31,7 +31,34 @@ pub(super) fn of_intent(gate: &Gate, decision: &Decision) -> Option<RestsOn> {
     let rested_on = u64::try_from(of(READING).count()).unwrap_or(u64::MAX);
     let place = |fact: &FactId| Some(Held::of(gate.fact(fact)?.as_ref())?.reading.place);
     let counted = of(READING).filter_map(|read| place(&read.fact)).take(COUNTED_MAX).map(counted).collect();
-    Some(RestsOn { rested_on, counted, not_rechecked, reread_ms: None, changed: Vec::new(), outdated })
+    let refused_for = decision.blocked().map(|reason| refused_for(gate, reason)).unwrap_or_default();
+    let changed = Vec::new();
+    Some(RestsOn { rested_on, counted, not_rechecked, reread_ms: None, refused_for, changed, outdated })
+}
+
+/// The readings that a reason is about, other than that they read differently.
+fn refused_for(gate: &Gate, reason: &Reason) -> Vec<RefusedReading> {
+    let of = |it: &ReadingRef| {
+        let held = gate.fact(&it.fact).and_then(|fact| Held::of(&fact));
+        let arguments = held.map(|held| as_sent(&held.reading.place.arguments).into_owned());
+        RefusedReading { upstream: Some(it.upstream.to_string()), tool: it.tool.to_string(), arguments }
+    };
+    // As a pact names tools: with their server, or without.
+    let named = |name: &str| {
+        let (upstream, tool) = name.split_once('/').map_or((None, name), |(upstream, tool)| (Some(upstream), tool));
+        RefusedReading { upstream: upstream.map(ToOwned::to_owned), tool: tool.to_owned(), arguments: None }
+    };
+    match reason {
+        Reason::ReadingRequired { tools } => tools.iter().map(|tool| named(tool)).collect(),
+        Reason::ReadingStale { readings, .. } => readings.iter().map(of).collect(),
+        Reason::ReadingUnread { readings } => readings.iter().map(|it| of(&it.reading)).collect(),
+        Reason::ReadingUnusable { readings } => {
+            let of =
+                |it: &UnusableReading| RefusedReading { upstream: Some(it.upstream.to_string()), ..named(&it.tool) };
+            readings.iter().map(of).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn answering((upstream, tool): (&str, &str)) -> AnsweringTool {
@@ -56,8 +83,14 @@ pub(super) fn follow(gate: &Gate, rests_on: &mut RestsOn, effect: EffectId, late
     };
     let took = dispatch.rereads.iter().fold(0_u64, |sum, reread| sum.saturating_add(reread.took_ms));
     rests_on.reread_ms = Some(took).filter(|_| !dispatch.rereads.is_empty());
-    let Some(Reason::ReadingChanged { readings }) = dispatch.decision.reason() else { return Ok(()) };
-    rests_on.changed = readings.iter().map(|reading| with_told(gate, reading, &told)).collect();
+    let Some(reason) = dispatch.decision.reason() else { return Ok(()) };
+    let Reason::ReadingChanged { readings } = reason else {
+        rests_on.refused_for = refused_for(gate, reason);
+        return Ok(());
+    };
+    let shown = |fact: &FactId| dispatch.rereads.iter().find(|reread| reread.fact == *fact).map(|it| &*it.shown);
+    let shown = |changed: &reason::ChangedReading| shown(&changed.reading.fact).unwrap_or_default();
+    rests_on.changed = readings.iter().map(|it| with_told(gate, it, &told, shown(it))).collect();
     Ok(())
 }
 
@@ -86,8 +119,13 @@ pub(super) fn shadowed(gate: &Gate, intent: &Entry, settled: u64) -> Result<Opti
     Ok(None)
 }
 
-/// A reading that a reason names, with what is told of it.
-fn with_told(gate: &Gate, changed: &reason::ChangedReading, told: &[ChangedReading]) -> ChangedReading {
+/// A reading that a reason names, with what is told of it, or shown.
+fn with_told(
+    gate: &Gate,
+    changed: &reason::ChangedReading,
+    told: &[ChangedReading],
+    shown: &[difference::Change],
+) -> ChangedReading {
     let held = gate.fact(&changed.reading.fact).and_then(|fact| Held::of(&fact));
     let arguments = held.map(|held| as_sent(&held.reading.place.arguments).into_owned()).unwrap_or_default();
     let volatile = changed.volatile.iter().map(ToString::to_string).collect();
@@ -95,7 +133,12 @@ fn with_told(gate: &Gate, changed: &reason::ChangedReading, told: &[ChangedReadi
     let is_it = |it: &&ChangedReading| (&it.upstream, &it.tool, &it.arguments) == (&upstream, &tool, &arguments);
     match told.iter().find(is_it) {
         Some(told) => ChangedReading { volatile, ..told.clone() },
-        None => ChangedReading { upstream, tool, arguments, changes: Vec::new(), told: false, volatile },
+        None => {
+            // A difference says nothing to one who may not have what it differs from.
+            let unsure = changed.before.is_none();
+            let shown = if unsure { Vec::new() } else { shown.iter().cloned().map(change).collect() };
+            ChangedReading { upstream, tool, arguments, unsure, changes: shown, told: false, volatile }
+        }
     }
 }
 
@@ -104,6 +147,7 @@ fn pair(told: &Told) -> Pair<'_> {
         name_bytes: told.place.called_bytes(),
         before: told.before.as_deref(),
         after: told.after.as_deref().unwrap_or_default(),
+        made: Some(told.changes.as_slice()).filter(|made| !made.is_empty()),
     }
 }
 
@@ -115,11 +159,12 @@ fn changed(told: &[Told]) -> Vec<ChangedReading> {
 
 /// What differs, as it is told.
 pub fn changes(difference: difference::Difference) -> Vec<Change> {
-    let change = |change: difference::Change| {
-        let difference::Change { path, before, after } = change;
-        Change { path, before, after }
-    };
     difference.changes.into_iter().map(change).collect()
+}
+
+fn change(change: difference::Change) -> Change {
+    let difference::Change { path, before, after } = change;
+    Change { path, before, after }
 }
 
 fn on_the_wire(place: &Place, difference: difference::Difference) -> ChangedReading {
@@ -128,6 +173,7 @@ fn on_the_wire(place: &Place, difference: difference::Difference) -> ChangedRead
         upstream: place.upstream.to_string(),
         tool: place.tool.to_string(),
         arguments: as_sent(&place.arguments).into_owned(),
+        unsure: false,
         changes: changes(difference),
         told: is_whole,
         volatile: Vec::new(),

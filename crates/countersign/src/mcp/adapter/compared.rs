@@ -134,12 +134,12 @@ fn is_item(node: &Node) -> bool {
 
 /// Whether the items say what the structured content does: all of it, in its order, and nothing else.
 fn says(items: &[Node], structured: &Node) -> bool {
-    // Servers wrap what is no object.
-    let wrapped = match structured {
-        Node::Object(members) if members.len() == 1 => members.get("result"),
-        _ => None,
+    // Servers wrap what is no object: a list as `result`, and a text under any name.
+    let (wrapped, list) = match structured {
+        Node::Object(members) if members.len() == 1 => (members.values().next(), members.get("result")),
+        _ => (None, None),
     };
-    match (items, wrapped) {
+    match (items, list) {
         ([item], _) if item == structured || Some(item) == wrapped => true,
         (items, Some(Node::List(listed))) => items == listed.as_slice(),
         _ => false,
@@ -162,6 +162,11 @@ mod tests {
             (r#"{"content":[{"type":"text","text":"{\"a\":2}"}],"structuredContent":{"a":2}}"#, r#"{"a":2}"#),
             (r#"{"content":[{"type":"text","text":"[1]"}],"structuredContent":{"result":[1]}}"#, r#"{"result":[1]}"#),
             (r#"{"content":[],"structuredContent":{"result":[]}}"#, r#"{"result":[]}"#),
+            (
+                r#"{"content":[{"type":"text","text":"a\nb"}],"structuredContent":{"content":"a\nb"}}"#,
+                r#"{"structuredContent":{"content":"a\nb"}}"#,
+            ),
+            (r#"{"content":[{"type":"text","text":"a"}],"structuredContent":{"said":"a"}}"#, r#"{"said":"a"}"#),
             (
                 r#"{"content":[{"type":"text","text":"other"}],"structuredContent":{"a":2}}"#,
                 r#"{"content":["other"],"structuredContent":{"a":2}}"#,

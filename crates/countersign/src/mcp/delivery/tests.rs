@@ -193,6 +193,25 @@ fn what_was_read_before_a_session_was_gone_on_in_is_unsure_until_it_is_read() {
 }
 
 #[test]
+fn what_is_read_after_a_session_was_cut_off_is_known_to_calls_that_come_after_it_arrived() {
+    let marks = Shared::default();
+    // The session is gone on in with the first call, after it has come.
+    let (first, beside) = (read(&marks, "a"), Delivery::begin(&marks, "w".to_owned()));
+    lock(&marks).follow(vec!["a".to_owned(), "b".to_owned()], []);
+    assert_eq!(beside.unsure(), ["a", "a", "b", "b"], "nothing has arrived");
+    first.made();
+    assert_eq!(beside.unsure(), ["a", "a", "b", "b"], "it came before that arrived");
+    drop(beside);
+    let next = Delivery::begin(&marks, "w".to_owned());
+    assert_eq!(next.unsure(), ["a", "b", "b"], "the write before it was lost, and may have told of it");
+    next.tells_nothing();
+    next.made();
+    read(&marks, "a").made();
+    let last = Delivery::begin(&marks, "w".to_owned());
+    assert!(!last.unsure().contains(&"a".to_owned()), "{:?}", last.unsure());
+}
+
+#[test]
 fn a_session_is_named_by_what_its_client_was_told_and_by_nothing_else() {
     let sessions = Sessions::default();
     let named = |at: usize| Named { name: format!("ses_{at}"), told: format!("ses_{at}.secret") };

@@ -11,19 +11,42 @@ use crate::mcp::upstream::Alive;
 use serde_json::value::RawValue;
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// Serves the client until it closes its side and is answered.
-pub async fn serve(gateway: &Arc<Gateway>, alive: &Alive) -> std::io::Result<()> {
+/// How long what is still under way is waited for where this process is told to end. Clients kill what ends late.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// Serves the client until it closes its side and is answered, or until this process is told to end: then the client is taken for done,
+/// so its session is closed, and no one goes on in it.
+pub async fn serve(gateway: &Arc<Gateway>, alive: &Alive, told: impl Future<Output = ()>) -> std::io::Result<()> {
     let Ends { inbox, outbox } = Session::start_having_seen(gateway, alive, gateway.gate.seen_over_stdio());
-    let (done, written) = oneshot::channel();
+    let (done, mut written) = oneshot::channel();
+    let (reads, all_read) = oneshot::channel::<()>();
     let buffers = Arc::clone(&gateway.buffers);
-    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || read(&inbox, &buffers))?;
+    // Nothing ends a read of standard input that waits, so the thread that reads must not keep the session open.
+    let weak = inbox.downgrade();
+    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        read(&weak, &buffers);
+        drop(reads);
+    })?;
     std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
         // Anyone who has stopped waiting needs no word of it.
         let _ = done.send(write_all(outbox));
     })?;
-    written.await.unwrap_or(Ok(()))
+    let is_told = tokio::select! {
+        _ = all_read => false,
+        () = told => true,
+        written = &mut written => {
+            // Who does not read any more was cut off, and has not said that it is done.
+            tokio::spawn(async move { inbox.closed().await });
+            return written.unwrap_or(Ok(()));
+        }
+    };
+    drop(inbox);
+    // A client that does not read is not waited for.
+    let within = if is_told { ENDS_WITHIN } else { Duration::MAX };
+    tokio::time::timeout(within, written).await.map_or(Ok(()), |written| written.unwrap_or(Ok(())))
 }
 
 fn write_all(mut outbox: mpsc::Receiver<Message>) -> std::io::Result<()> {
@@ -49,7 +72,7 @@ fn not_taken(message: &Message, full: &Full) -> Message {
 
 /// Reads messages until the client closes its side; what is none is answered with an error.
 #[expect(clippy::result_large_err, reason = "the error is the answer, and goes on as it is")]
-fn read(inbox: &mpsc::Sender<Message>, buffers: &Arc<Buffers>) {
+fn read(inbox: &mpsc::WeakSender<Message>, buffers: &Arc<Buffers>) {
     let most = u64::try_from(MESSAGE_BYTES_MAX).unwrap_or(u64::MAX);
     let mut input = std::io::stdin().lock();
     loop {
@@ -75,7 +98,7 @@ fn read(inbox: &mpsc::Sender<Message>, buffers: &Arc<Buffers>) {
             Ok(message)
         });
         let gone_on = match parsed {
-            Ok(message) => inbox.blocking_send(message).is_ok(),
+            Ok(message) => inbox.upgrade().is_some_and(|inbox| inbox.blocking_send(message).is_ok()),
             Err(answer) => write(&answer).is_ok() && whole,
         };
         if !gone_on {

@@ -138,14 +138,11 @@ fn a_server_that_only_reads_needs_no_pact() {
 }
 
 #[test]
-fn the_lines_for_one_tool_name_it_and_its_parameters() {
-    let tools = bank();
-    let lines = action_lines("bank", &tools[2]);
-    assert!(
-        lines.starts_with("[action.transfer]") && lines.contains("required = [\"account\", \"amount\"]"),
-        "{lines}"
-    );
-    assert!(action_lines("bank", &tools[4]).contains("properties.rate = { type = \"decimal\" }"));
+fn the_lines_of_a_tool_name_it_and_its_parameters() {
+    let text = pact("bank", &bank()).expect("is a pact");
+    let (_, lines) = text.split_once("[action.transfer]").expect("is there");
+    assert!(lines.contains("required = [\"account\", \"amount\"]"), "{lines}");
+    assert!(text.contains("properties.rate = { type = \"decimal\" }"), "{text}");
 }
 
 /// The name of a property closes the table that it stands in, and goes on with an action of its own.

@@ -6,6 +6,7 @@ use crate::client::Call;
 use crate::mcp::delivery::{self, Delivery, Named, Shared, lock};
 use crate::mcp::gate::{GateClient, random_key};
 use crate::mcp::message::Raw;
+use crate::mcp::names::Names;
 use crate::mcp::observed::Observations;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::resumed::{CutOff, FOLLOWED_WITHIN, Note, Noted, Notes};
@@ -185,11 +186,11 @@ impl ClientSession {
 
 /// What a session was not told yet, in a line each and as far as there is room: what became of calls whose answers reached no one, and
 /// what is outdated. Nothing is said twice.
-pub fn warnings(marks: &Shared, outdated: &[Outdated], mut room: usize) -> Vec<String> {
+pub fn warnings(names: &Names, marks: &Shared, outdated: &[Outdated], mut room: usize) -> Vec<String> {
     let mut marks = lock(marks);
     let mut lines = marks.take_untold(&mut room);
     for it in outdated {
-        let line = warning(it);
+        let line = warning(names, it);
         let place = (format!("{}/{}", it.upstream, it.tool), it.arguments.clone());
         if line.len() < room && marks.warns(place, it.since) {
             room = room.saturating_sub(line.len()).saturating_sub(1);
@@ -199,8 +200,9 @@ pub fn warnings(marks: &Shared, outdated: &[Outdated], mut room: usize) -> Vec<S
     lines
 }
 
-fn warning(outdated: &Outdated) -> String {
-    let Outdated { tool, arguments, since, after, .. } = outdated;
+fn warning(names: &Names, outdated: &Outdated) -> String {
+    let Outdated { upstream, tool, arguments, since, after } = outdated;
+    let tool = names.of(upstream, tool);
     let after = after.as_ref().map(|effect| format!(", after {effect}")).unwrap_or_default();
     let arguments = if arguments == "{}" { String::new() } else { format!(" with {arguments}") };
     format!(

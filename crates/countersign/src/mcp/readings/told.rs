@@ -1,12 +1,13 @@
 //! What a model is told of a write that is guarded as read: what has changed, by path, and what to do about it.
 
 use crate::mcp::gated::CONTINUE;
+use crate::mcp::names::Names;
 use crate::mcp::refusal::TEXT_BYTES_MAX;
 use crate::mcp::shell::word;
-use countersign_api::{ChangedReading, Verdict, VerdictKind};
+use countersign_api::{Change, ChangedReading, Verdict, VerdictKind};
 use countersign_core::call::FoundCode;
 use countersign_core::json::parse_answer;
-use countersign_core::session::called;
+use countersign_core::node::WHOLE;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -24,36 +25,79 @@ pub enum Telling {
     InFull,
 }
 
-/// The tools to read again first; none where the difference was told in full.
-pub fn retry(changed: &[ChangedReading]) -> Value {
-    let calls: Vec<Value> = changed.iter().filter(|it| !it.told).map(call).collect();
+/// The tools to read again first; none where the difference was told in full. Where an answer differs whenever it is read, no call helps.
+pub fn retry(names: &Names, changed: &[ChangedReading]) -> Value {
+    if changed.iter().any(|it| !it.volatile.is_empty()) {
+        return json!({"how": "never"});
+    }
+    let calls: Vec<Value> = changed.iter().filter(|it| !it.told).map(|it| call(names, it)).collect();
     if calls.is_empty() { json!({"how": "again"}) } else { json!({"how": "call", "calls": calls}) }
 }
 
-fn call(changed: &ChangedReading) -> Value {
-    let arguments = parse_answer(&changed.arguments).unwrap_or_else(|_| json!({}));
-    json!({"upstream": changed.upstream, "tool": changed.tool, "arguments": arguments})
+fn call(names: &Names, changed: &ChangedReading) -> Value {
+    let ChangedReading { upstream, tool, arguments, .. } = changed;
+    let arguments = parse_answer(arguments).unwrap_or_else(|_| json!({}));
+    json!({"upstream": upstream, "tool": names.of(upstream, tool), "arguments": arguments})
 }
 
-/// One sentence that names tools and change, the changes by path, and what to do. What is told in full must be in it in full, because
-/// it counts as read: so the parts round it are cut, and the lines for an operator come last.
+/// Whom a refusal is told.
+#[derive(Clone, Copy)]
+pub struct Hearer<'a> {
+    /// By which names it knows tools.
+    pub names: &'a Names,
+    /// Whether its gate is a trial, which one command has set up.
+    pub in_trial: bool,
+}
+
+/// What has happened, the changes by path, and what to do. What is told in full must be in it in full, because it counts as read: so the
+/// parts round it are cut, and the lines for an operator come last.
 ///
 /// With a word, it says how to get the rest by that.
-pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading], more: Option<&str>, telling: Telling) -> String {
+pub fn refused_text(hearer: Hearer<'_>, changed: &[ChangedReading], more: Option<&str>, telling: Telling) -> String {
+    let text = written(hearer, changed, more, (telling, Lines::Apart));
+    // Quoted, lines take the room that was counted for them.
+    let is_too_long = telling == Telling::Briefly && text.len() > TEXT_BYTES_MAX;
+    if is_too_long { written(hearer, changed, more, (telling, Lines::Quoted)) } else { text }
+}
+
+/// How lines of a text are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lines {
+    /// Each on a line of its own, behind - or +.
+    Apart,
+    /// All in one, as JSON.
+    Quoted,
+}
+
+fn written(
+    hearer: Hearer<'_>,
+    changed: &[ChangedReading],
+    more: Option<&str>,
+    (telling, lines): (Telling, Lines),
+) -> String {
+    let names = hearer.names;
     let at_most = |bytes_max: usize| if telling == Telling::InFull { usize::MAX } else { bytes_max };
-    let message = cut(verdict.message.clone().unwrap_or_default(), at_most(PART_BYTES_MAX));
-    let mut text = format!("Not done: {message}.\n");
+    let mut text = format!("Not done: {}.\n", cut(happened(names, changed), at_most(PART_BYTES_MAX)));
     let (whole, in_part): (Vec<_>, Vec<_>) = changed.iter().partition(|it| it.told);
-    whole.into_iter().chain(in_part).for_each(|changed| tell(&mut text, changed));
+    whole.into_iter().chain(in_part).for_each(|changed| tell(&mut text, names, changed, lines));
     let (volatile, rest): (Vec<_>, Vec<_>) = changed.iter().partition(|it| !it.volatile.is_empty());
-    let untold: Vec<String> = rest.iter().filter(|it| !it.told).map(|it| named(it)).collect();
+    let untold: Vec<String> = rest.iter().filter(|it| !it.told).map(|it| named(names, it)).collect();
     text.push_str("Nothing was sent. ");
     match untold.as_slice() {
+        _ if !volatile.is_empty() => {
+            let tools: Vec<String> = volatile.iter().map(|it| names.of(&it.upstream, &it.tool)).collect();
+            let tools = cut(tools.join(", "), at_most(BESIDE_MORE_BYTES_MAX));
+            let _ = write!(
+                text,
+                "In this session no further try helps. Begin a new session (connect to this server anew) and do it there without \
+                 calling {tools}, or ask an operator."
+            );
+        }
         [] => text.push_str("If it is still right, make the same call again."),
         tools => {
             let part = if more.is_some() { BESIDE_MORE_BYTES_MAX } else { PART_BYTES_MAX };
             let tools = cut(tools.join(", "), at_most(part));
-            let _ = write!(text, "Read {tools} again; if it is still right, make the same call again.");
+            let _ = write!(text, "Call {tools} again; if it is still right, make the same call again.");
         }
     }
     if let Some(more) = more {
@@ -65,42 +109,76 @@ pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading], more: Option<
         }
     }
     for it in &volatile {
-        let ChangedReading { upstream, tool, volatile, .. } = it;
-        let _ = write!(
-            text,
-            "\n{} differs whenever it is read, at {}. An operator can leave that out of the comparison: countersign mcp approve {} \
-             --ignore {}",
-            word(tool),
-            volatile.iter().map(|path| word(path)).collect::<Vec<_>>().join(", "),
-            word(&format!("{upstream}/{tool}")),
-            word(&volatile.join(","))
-        );
+        text.push('\n');
+        text.push_str(&differs_always(hearer, it));
     }
     cut(text, at_most(TEXT_BYTES_MAX))
 }
 
+/// What has happened, in a sentence. Where it is not known what the agent has, no one has seen a change.
+fn happened(names: &Names, changed: &[ChangedReading]) -> String {
+    let of = |changed: &[&ChangedReading]| {
+        let mut tools: Vec<String> = changed.iter().map(|it| names.of(&it.upstream, &it.tool)).collect();
+        tools.dedup();
+        tools.join(", ")
+    };
+    let (unsure, known): (Vec<_>, Vec<_>) = changed.iter().partition(|it| it.unsure);
+    let known = (!known.is_empty()).then(|| {
+        let (answer, it) = if known.len() == 1 { ("answers", "it") } else { ("answer", "them") };
+        format!("{} {answer} differently now than when this session read {it}", of(&known))
+    });
+    let unsure =
+        (!unsure.is_empty()).then(|| format!("it is not known whether the last answer of {} reached you", of(&unsure)));
+    known.into_iter().chain(unsure).collect::<Vec<_>>().join("; ")
+}
+
+/// What differs whenever it is read, and what an operator can do about it: not to leave out all of it, which would compare nothing.
+fn differs_always(hearer: Hearer<'_>, changed: &ChangedReading) -> String {
+    let ChangedReading { upstream, tool, volatile, .. } = changed;
+    let name = word(&hearer.names.of(upstream, tool));
+    let paths: Vec<String> = volatile.iter().map(|path| word(path)).collect();
+    if volatile.iter().any(|path| path == WHOLE) {
+        return format!(
+            "{name} differs whenever it is read, as a whole, so no part of it can be left out of the comparison."
+        );
+    }
+    let ignore = word(&volatile.join(","));
+    let how = match hearer.in_trial {
+        true => format!("start `countersign mcp try` with --ignore {ignore}"),
+        false => format!("countersign mcp approve {} --ignore {ignore}", word(&format!("{upstream}/{tool}"))),
+    };
+    format!(
+        "{name} differs whenever it is read, at {}. An operator can leave that out of the comparison: {how}",
+        paths.join(", ")
+    )
+}
+
 /// What an own write changed of what was read, if it did.
-pub fn own_changes(changed: &[ChangedReading]) -> Option<String> {
+pub fn own_changes(names: &Names, changed: &[ChangedReading]) -> Option<String> {
     let told: Vec<&ChangedReading> = changed.iter().filter(|it| it.told).collect();
     if told.is_empty() {
         return None;
     }
     let mut text = "After this call, what you read before reads differently:\n".to_owned();
-    told.into_iter().for_each(|changed| tell(&mut text, changed));
+    told.into_iter().for_each(|changed| tell(&mut text, names, changed, Lines::Apart));
     Some(text.trim_end().to_owned())
 }
 
 /// A reading as a model can call it again.
-fn named(changed: &ChangedReading) -> String {
-    called(&changed.tool, &changed.arguments)
+fn named(names: &Names, changed: &ChangedReading) -> String {
+    names.called(&changed.upstream, &changed.tool, &changed.arguments)
 }
 
-fn tell(text: &mut String, changed: &ChangedReading) {
+fn tell(text: &mut String, names: &Names, changed: &ChangedReading, lines: Lines) {
     if changed.changes.is_empty() {
         return;
     }
-    let _ = writeln!(text, "{}:", named(changed));
+    let _ = writeln!(text, "{}:", named(names, changed));
     for change in &changed.changes {
+        if let Some(apart) = apart(change).filter(|_| lines == Lines::Apart) {
+            text.push_str(&apart);
+            continue;
+        }
         let path = if change.path.is_empty() { "all of it" } else { change.path.as_str() };
         let _ = match (&change.before, &change.after) {
             (Some(before), Some(after)) => writeln!(text, "  {path}: {before} → {after}"),
@@ -109,6 +187,30 @@ fn tell(text: &mut String, changed: &ChangedReading) {
             (None, None) => writeln!(text, "  {path}: changed"),
         };
     }
+}
+
+/// Lines of a text that differ, each on a line of its own behind - or +; `None` where it is no text of lines.
+fn apart(change: &Change) -> Option<String> {
+    let (path, at) = change.path.rsplit_once(':')?;
+    let at: usize = at.parse().ok()?;
+    let of = |sign: char, text: &Option<String>| {
+        let Some(text) = text else { return Some(String::new()) };
+        let lines: String = serde_json::from_str(text).ok()?;
+        Some(lines.split('\n').map(|line| format!("  {sign} {}\n", shown(line))).collect())
+    };
+    let (before, after) = (of('-', &change.before)?, of('+', &change.after)?);
+    let place = if path.is_empty() { String::new() } else { format!("{path}, ") };
+    Some(format!("  {place}line {at}:\n{before}{after}"))
+}
+
+/// A line without what could end it for someone who shows it.
+fn shown(line: &str) -> String {
+    let shown = |char: char| match char {
+        '\t' => char.to_string(),
+        char if char.is_control() || char == '\u{2028}' || char == '\u{2029}' => char.escape_unicode().to_string(),
+        char => char.to_string(),
+    };
+    line.chars().map(shown).collect()
 }
 
 pub fn cut(mut text: String, bytes_max: usize) -> String {

@@ -62,7 +62,7 @@ pub fn own_word(verdict: &Verdict) -> String {
         VerdictKind::InDoubt => "No one knows whether the call was carried out",
         _ => "The call was answered with an error",
     };
-    format!("Note: what stands behind `> ` above is the server's, and not the gate's. {became}{effect}.")
+    format!("Note: lines that start with `> ` are the server's words, and not the gate's. {became}{effect}.")
 }
 
 /// Adds blocks of text behind what a tool answered.

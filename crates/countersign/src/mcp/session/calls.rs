@@ -7,6 +7,7 @@ use crate::mcp::delivery::Delivery;
 use crate::mcp::gate::{Calling, Decided};
 use crate::mcp::gated::CONTINUE;
 use crate::mcp::message::{INVALID_PARAMS, Members, Message, OWN_CODES, Raw, SERVER_ERROR, UPSTREAM_FAILED, raw};
+use crate::mcp::names::Names;
 use crate::mcp::observed;
 use crate::mcp::readings::{Resource, add_text, named_session, warnings};
 use crate::mcp::refusal::{MEMBER, Refusal};
@@ -105,9 +106,10 @@ impl Session {
     ) {
         let found = self.slots.get(slot).and_then(|slot| slot.tool(name));
         let has_output_schema = found.is_some_and(|tool| tool.member("outputSchema").is_some());
+        let shown = self.gateway.gate.names.of(self.name(slot), name);
         let refusal = match found {
-            None => Refusal::unknown(name),
-            Some(Tool { unfit: Some(why), .. }) => Refusal::unfit(name, why),
+            None => Refusal::unknown(&shown),
+            Some(Tool { unfit: Some(why), .. }) => Refusal::unfit(&shown, why),
             Some(tool) => {
                 let tool = tool.clone();
                 if self.is_namespaced() {
@@ -196,6 +198,7 @@ impl Session {
         let not_after = at + VERDICT_GOOD_FOR;
         if !is_as_decided || Instant::now() > not_after {
             let has_output_schema = self.calls.get(&call).is_some_and(|state| state.has_output_schema);
+            let name = self.gateway.gate.names.of(self.name(slot), &name);
             return self.end_call(call, Refusal::outrun(&name).result_of(has_output_schema)).await;
         }
         message.not_after = Some(not_after);
@@ -240,7 +243,7 @@ impl Session {
             let mut answer = message;
             answer.set_id(state.id);
             if let (Some(delivery), false) = (&state.delivery, state.outdated.is_empty()) {
-                warn(&mut answer, delivery, &state.outdated);
+                warn(&self.gateway.gate.names, &mut answer, delivery, &state.outdated);
             }
             self.answer(answer.delivering(state.delivery)).await;
         }
@@ -248,12 +251,12 @@ impl Session {
 }
 
 /// Adds what its client is to be warned of to the answer of a call that passed, if that is over.
-fn warn(answer: &mut Message, delivery: &Delivery, outdated: &[Outdated]) {
+fn warn(names: &Names, answer: &mut Message, delivery: &Delivery, outdated: &[Outdated]) {
     let result = answer.result_raw().and_then(|result| Members::parse(result.get()).ok());
     let is_over = |result: &Members| result.text("resultType").is_none_or(|ty| ty == "complete");
     let has_list = |result: &Members| result.get("content").is_some_and(|content| content.get().starts_with('['));
     let Some(mut result) = result.filter(|result| has_list(result) && is_over(result)) else { return };
-    let lines = warnings(delivery.marks(), outdated, usize::MAX);
+    let lines = warnings(names, delivery.marks(), outdated, usize::MAX);
     if !lines.is_empty() {
         add_text(&mut result, &lines);
         answer.set_result(result.to_raw());

@@ -112,7 +112,8 @@ fn readings_are_made_again_beside_each_other_once_each_and_once_more_only_where_
     yards.set("yard", "a", "moved");
     let refused = put(&mut client, "d");
     assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
-    assert_eq!((yards.count("yard", "+look"), yards.count("yard", "+look a")), (9 + 4, 3 + 2));
+    // What reads the same is read in between: a tool may show that another was called.
+    assert_eq!((yards.count("yard", "+look"), yards.count("yard", "+look a")), (9 + 6, 3 + 2));
 }
 
 #[test]
