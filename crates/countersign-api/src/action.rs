@@ -100,7 +100,7 @@ pub struct Verdict {
     pub failed: Vec<FailedPrecondition>,
     /// The facts that have to be observed first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(example = json!(["Account::\"42\""]))]
+    #[cfg_attr(feature = "document", schema(example = json!(["Account::\"42\""])))]
     pub observe: Vec<String>,
     /// The parameters that do not fit the pact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -301,10 +301,11 @@ pub struct FailedPrecondition {
 }
 
 /// A parameter that does not fit the pact.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct ParamMisfit {
     /// Which, as a JSON pointer; empty for the parameters as a whole.
-    #[schema(example = "/amount")]
+    #[cfg_attr(feature = "document", schema(example = "/amount"))]
     pub at: String,
     /// What is wrong with it.
     pub what: String,

@@ -149,7 +149,8 @@ pub struct CountedReading {
 }
 
 /// A reading for which a write was refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
 pub struct RefusedReading {
     /// The MCP server; absent where the pact names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,6 +32,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
 /// How many messages may wait for a session, and for its client.
 const WAITING_MAX: usize = 256;
@@ -108,6 +109,8 @@ pub struct Ends {
     pub inbox: mpsc::Sender<Message>,
     /// What the client is sent; closed when the session has ended.
     pub outbox: mpsc::Receiver<Message>,
+    /// Cuts the session off: it ends at once, and its client has not said that it is done.
+    pub cut_off: AbortHandle,
 }
 
 impl Session {
@@ -144,8 +147,8 @@ impl Session {
             session.shook_hands(&Message::request(0, "initialize", Some(handshake)));
             session.slots.iter_mut().for_each(Slot::remember_initialized);
         }
-        tokio::spawn(session.run(client_said, from_links, gate_said));
-        Ends { inbox, outbox }
+        let cut_off = tokio::spawn(session.run(client_said, from_links, gate_said)).abort_handle();
+        Ends { inbox, outbox, cut_off }
     }
 
     async fn run(

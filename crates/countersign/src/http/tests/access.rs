@@ -126,7 +126,7 @@ fn every_operation_takes_the_callers_it_should_and_no_others() {
 
 #[test]
 fn every_operation_of_the_document_is_in_the_table() {
-    let document = serde_json::from_str::<serde_json::Value>(countersign_api::DOCUMENT).unwrap();
+    let document = serde_json::from_str::<Value>(countersign_api::DOCUMENT).unwrap();
     let mut documented = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in

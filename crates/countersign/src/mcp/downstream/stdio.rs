@@ -11,16 +11,12 @@ use crate::mcp::upstream::Alive;
 use serde_json::value::RawValue;
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// How long what is still under way is waited for where this process is told to end. Clients kill what ends late.
-const ENDS_WITHIN: Duration = Duration::from_secs(2);
-
-/// Serves the client until it closes its side and is answered, or until this process is told to end: then the client is taken for done,
-/// so its session is closed, and no one goes on in it.
+/// Serves the client until it closes its side and is answered, or until this process is told to end: its client has not said that it is
+/// done then, and may go on with what it has read, so its session is not closed and the next gateway goes on in it.
 pub async fn serve(gateway: &Arc<Gateway>, alive: &Alive, told: impl Future<Output = ()>) -> std::io::Result<()> {
-    let Ends { inbox, outbox } = Session::start_having_seen(gateway, alive, gateway.gate.seen_over_stdio());
+    let Ends { inbox, outbox, cut_off } = Session::start_having_seen(gateway, alive, gateway.gate.seen_over_stdio());
     let (done, mut written) = oneshot::channel();
     let (reads, all_read) = oneshot::channel::<()>();
     let buffers = Arc::clone(&gateway.buffers);
@@ -34,19 +30,20 @@ pub async fn serve(gateway: &Arc<Gateway>, alive: &Alive, told: impl Future<Outp
         // Anyone who has stopped waiting needs no word of it.
         let _ = done.send(write_all(outbox));
     })?;
-    let is_told = tokio::select! {
-        _ = all_read => false,
-        () = told => true,
+    tokio::select! {
+        _ = all_read => {}
+        () = told => {
+            cut_off.abort();
+            return Ok(());
+        }
         written = &mut written => {
             // Who does not read any more was cut off, and has not said that it is done.
             tokio::spawn(async move { inbox.closed().await });
             return written.unwrap_or(Ok(()));
         }
-    };
+    }
     drop(inbox);
-    // A client that does not read is not waited for.
-    let within = if is_told { ENDS_WITHIN } else { Duration::MAX };
-    tokio::time::timeout(within, written).await.map_or(Ok(()), |written| written.unwrap_or(Ok(())))
+    written.await.unwrap_or(Ok(()))
 }
 
 fn write_all(mut outbox: mpsc::Receiver<Message>) -> std::io::Result<()> {

@@ -83,7 +83,7 @@ impl Sessions {
 
 impl Live {
     fn start(app: &App, seen: Arc<Observations>, handshake: Option<Raw>) -> Self {
-        let Ends { inbox, outbox } = Session::start_again(&app.gateway, &app.alive, Arc::clone(&seen), handshake);
+        let Ends { inbox, outbox, .. } = Session::start_again(&app.gateway, &app.alive, Arc::clone(&seen), handshake);
         let live = Self { seen, inbox, streams: Arc::default(), used: Instant::now() };
         tokio::spawn(pump(outbox, Arc::clone(&live.streams)));
         live
