@@ -237,13 +237,9 @@ pub struct BindProblem {
 #[serde(tag = "problem", rename_all = "snake_case")]
 pub enum Misfit {
     /// It is required and missing.
-    Missing {
-        name: String,
-    },
+    Missing { name: String },
     /// The action type has no such parameters.
-    NotParameters {
-        names: Vec<String>,
-    },
+    NotParameters { names: Vec<String> },
     /// The parameters are not an object.
     NotAnObject,
     /// It has another type than the pact says.
@@ -251,54 +247,31 @@ pub enum Misfit {
     /// It is not a whole number that can be kept.
     Number,
     /// It has more digits behind its point than there is room for.
-    Digits {
-        limit: u64,
-    },
-    /// It is below, or not above, a limit; and so on.
-    AtLeast {
-        limit: String,
-    },
-    AtMost {
-        limit: String,
-    },
-    MoreThan {
-        limit: String,
-    },
-    LessThan {
-        limit: String,
-    },
+    Digits { limit: u64 },
+    /// It is below its minimum.
+    AtLeast { limit: String },
+    /// It is above its maximum.
+    AtMost { limit: String },
+    /// It is not above its exclusive minimum.
+    MoreThan { limit: String },
+    /// It is not below its exclusive maximum.
+    LessThan { limit: String },
     /// Characters, at least.
-    MinLength {
-        limit: u64,
-    },
+    MinLength { limit: u64 },
     /// Characters, at most.
-    MaxLength {
-        limit: u64,
-    },
+    MaxLength { limit: u64 },
     /// Items, at least.
-    MinItems {
-        limit: u64,
-    },
+    MinItems { limit: u64 },
     /// Items, at most.
-    MaxItems {
-        limit: u64,
-    },
+    MaxItems { limit: u64 },
     /// It does not match a pattern.
-    Pattern {
-        pattern: String,
-    },
+    Pattern { pattern: String },
     /// It is none of the values that the pact lists.
-    Options {
-        options: String,
-    },
+    Options { options: String },
     /// It is not the one value that the pact lists.
-    Constant {
-        value: String,
-    },
+    Constant { value: String },
     /// It breaks another rule of the schema.
-    Keyword {
-        keyword: String,
-    },
+    Keyword { keyword: String },
 }
 
 /// A hop of a delegation.
@@ -392,30 +365,15 @@ pub enum OutOfScope {
 #[serde(tag = "refuses", rename_all = "snake_case")]
 pub enum ScopeRefusal {
     /// The action type.
-    Action {
-        allowed: Listed,
-        asked: SmolStr,
-    },
+    Action { allowed: Listed, asked: SmolStr },
     /// It limits a parameter that the action does not have.
-    NoParameter {
-        name: SmolStr,
-    },
+    NoParameter { name: SmolStr },
     /// A parameter above its maximum.
-    Maximum {
-        name: SmolStr,
-        max: i64,
-        value: Value,
-    },
+    Maximum { name: SmolStr, max: i64, value: Value },
     /// A parameter that is none of the listed values.
-    Value {
-        name: SmolStr,
-        allowed: Listed,
-        value: Value,
-    },
-    Fact {
-        allowed: Listed,
-        asked: FactId,
-    },
+    Value { name: SmolStr, allowed: Listed, value: Value },
+    /// The fact that is asked for.
+    Fact { allowed: Listed, asked: FactId },
 }
 
 /// In which way the rule who may do this failed.

@@ -1,7 +1,7 @@
 //! Writing entries. Keys are named in ascending order, so the bytes are canonical as they are written.
 //!
-//! A payload is one JSON object, and behind it the bodies of requests as they were sent, or what was read. What is shown to people and programs has
-//! the same members with the ids, versions and bodies in their places, and the same code writes it ([`Form`]).
+//! A payload is one JSON object, and behind it the bodies of requests as they were sent, or what was read. What is shown to people and
+//! programs has the same members with the ids, versions and bodies in their places, and the same code writes it ([`Form`]).
 
 mod parts;
 

@@ -551,7 +551,9 @@ fn what_is_read_beyond_what_a_session_keeps_refuses_the_writes_that_would_rest_o
 
 /// A structured answer of about 2 KiB.
 fn structured() -> String {
-    let order = |number: u32| json!({"customer": "Lindqvist \u{fc}ber \"Nord\"", "id": number, "paid": number.is_multiple_of(2), "sum": 1250});
+    let customer = "Lindqvist \u{fc}ber \"Nord\"";
+    let order =
+        |number: u32| json!({"customer": customer, "id": number, "paid": number.is_multiple_of(2), "sum": 1250});
     let orders: Vec<Json> = (0..26).map(order).collect();
     json!({"next": null, "orders": orders}).to_string()
 }
