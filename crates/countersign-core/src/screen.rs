@@ -192,13 +192,22 @@ impl Screen {
         }
         if least == ENOUGH {
             for (via, inner) in encoded::disguised(text, &hits) {
-                self.read(&inner.text, &Origin::From(&inner, origin), Some(via), least, tell);
+                let origin = Origin::From(&inner, origin);
+                if via == encoded::SPACED {
+                    self.read_secrets(&inner.text, &origin, Some(via), tell);
+                }
+                self.read_words(&inner.text, &origin, Some(via), least, tell);
             }
         }
     }
 
     /// Secrets and instructions in one text as it is. Gives the words in it.
     fn read(&self, text: &str, origin: &Origin<'_>, via: Via, least: u32, tell: &mut Tell<'_>) -> Vec<Hit> {
+        self.read_secrets(text, origin, via, tell);
+        self.read_words(text, origin, via, least, tell)
+    }
+
+    fn read_secrets(&self, text: &str, origin: &Origin<'_>, via: Via, tell: &mut Tell<'_>) {
         let made: Derived;
         let (shown, way) = match text.is_ascii() {
             true => (text, *origin),
@@ -211,6 +220,9 @@ impl Screen {
         // The search for canaries takes escapes off by itself.
         let canaries = if via == ESCAPED { Vec::new() } else { self.canaries.find(shown) };
         canaries.into_iter().for_each(|range| tell(SECRET, "secret_canary", way.of(range), via));
+    }
+
+    fn read_words(&self, text: &str, origin: &Origin<'_>, via: Via, least: u32, tell: &mut Tell<'_>) -> Vec<Hit> {
         let folded = folded(text);
         let mut hits = words::hits(&folded.text);
         if let Some(tools) = &self.tools {

@@ -17,6 +17,9 @@ const LEET_MIN: usize = 2;
 /// So many words of rules in a code.
 const WORDS_MIN: usize = 2;
 
+/// The form of letters that stand apart, which digits of a card can be in too.
+pub(super) const SPACED: &str = "spaced";
+
 /// The signs that escapes begin with: in URLs, in JSON and programs, in HTML.
 pub(super) const ESCAPES: &[char] = &['%', '\\', '&'];
 /// Those of JSON.
@@ -213,7 +216,7 @@ fn text_of(mut bytes: Vec<u8>) -> Option<String> {
 pub(super) fn disguised(text: &str, hits: &[Hit]) -> Vec<(&'static str, Derived)> {
     let mut all = Vec::new();
     if has_singles(text) {
-        all.push(("spaced", together(text)));
+        all.push((SPACED, together(text)));
     }
     let is_letter = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphabetic);
     let is_leet = |three: &[u8]| {

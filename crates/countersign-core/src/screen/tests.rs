@@ -80,6 +80,12 @@ fn the_safe_form_shows_what_is_hidden_and_masks_what_is_secret() {
     assert_eq!(canary().safe("abcdefghij", 8), "abcde…");
 }
 
+/// How long this thread was on a processor, where the system says so: others use this machine too.
+fn on_the_processor() -> Option<Duration> {
+    let said = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    said.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}
+
 /// One MiB of everything that makes some pass work. In a build without optimisation it takes fifty times as long.
 #[test]
 fn a_mebibyte_of_anything_takes_linear_time() {
@@ -166,11 +172,12 @@ fn a_mebibyte_of_anything_takes_linear_time() {
     ] {
         let fastest = |pass: &dyn Fn() -> usize| {
             let mut best = Duration::MAX;
-            // Others use this machine too: what is slow by accident is fast another time.
+            // What is slow by accident is fast another time.
             for _ in 0..3 {
-                let begins = Instant::now();
+                let begins = (on_the_processor(), Instant::now());
                 std::hint::black_box(pass());
-                best = best.min(begins.elapsed());
+                let took = on_the_processor().zip(begins.0).map(|(now, then)| now.saturating_sub(then));
+                best = best.min(took.unwrap_or_else(|| begins.1.elapsed()));
                 if best < bar / 2 {
                     break;
                 }

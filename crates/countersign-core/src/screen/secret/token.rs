@@ -104,6 +104,8 @@ static STARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
 pub(super) fn look(text: &str, tell: &mut impl FnMut(&'static str, Range<usize>)) {
     // What was told of up to where: nothing is told twice, nor looked at twice.
     let mut until = 0_usize;
+    // Up to where no token begins, because what follows is as dull as it is long.
+    let mut dull_until = 0_usize;
     for found in STARTS.iter().flat_map(|starts| starts.find_iter(text)) {
         let (at, after) = (found.start(), found.end());
         if at < until {
@@ -111,7 +113,15 @@ pub(super) fn look(text: &str, tell: &mut impl FnMut(&'static str, Range<usize>)
         }
         let start = text.get(at..after).unwrap_or_default();
         let secret = match SHAPES.get(found.pattern().as_usize()) {
-            Some(shape) if shape.0 == start => of_shape(text, at, shape),
+            Some(shape) if shape.0 == start && at >= dull_until => {
+                let secret = of_shape(text, at, shape);
+                let front = text.as_bytes().get(after..after.saturating_add(FRONT_BYTES)).unwrap_or_default();
+                if !front.is_empty() && front.iter().all(|byte| shape.2.has(*byte)) && !is_random(front) {
+                    // A token that began in the first half of it would have made it random.
+                    dull_until = at.saturating_add(FRONT_BYTES / 2);
+                }
+                secret
+            }
             // Of a word that is no shape in its case, such as `Sk-`, nothing is known.
             Some(_) => None,
             None if start == BEGIN => private_key(text, at),
