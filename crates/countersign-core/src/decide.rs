@@ -89,13 +89,13 @@ enum Stage<'a> {
 }
 
 /// Decides one action.
-pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decision {
+pub fn decide(action: &Action, snapshot: &dyn Snapshot, now_ms: u64) -> Decision {
     decide_at(Stage::Intent(None), None, action, snapshot, now_ms).0
 }
 
 /// Decides an effect again that has cooled.
 /// The readings that it rests on were read again right before, which says what they read then.
-pub fn dispatch(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot, now_ms: u64) -> Decision {
+pub fn dispatch(effect: &Effect, rereads: &[Reread], snapshot: &dyn Snapshot, now_ms: u64) -> Decision {
     let approved = effect.approval.as_deref();
     let approval =
         approved.map(|approved| Approval { by: &approved.by, shown: &approved.shown, until_ms: approved.until_ms });
@@ -116,7 +116,7 @@ fn decide_at(
     stage: Stage<'_>,
     approval: Option<&Approval<'_>>,
     action: &Action,
-    snapshot: &impl Snapshot,
+    snapshot: &dyn Snapshot,
     now_ms: u64,
 ) -> (Decision, Option<Drift>) {
     let Some(pact) = snapshot.pact(&action.pact) else {
@@ -166,12 +166,12 @@ impl<'a> Resolved<'a> {
 }
 
 /// One decision on its way.
-struct Deciding<'a, S> {
+struct Deciding<'a> {
     stage: Stage<'a>,
     /// What a reviewer was shown and waives.
     approval: Option<&'a Approval<'a>>,
     action: &'a Action,
-    snapshot: &'a S,
+    snapshot: &'a dyn Snapshot,
     now_ms: u64,
     kind: &'a ActionType,
     params: &'a Attributes,
@@ -190,12 +190,12 @@ struct Deciding<'a, S> {
     is_allowed: bool,
 }
 
-impl<'a, S: Snapshot> Deciding<'a, S> {
+impl<'a> Deciding<'a> {
     fn new(
         stage: Stage<'a>,
         approval: Option<&'a Approval<'a>>,
         (action, kind, params): (&'a Action, &'a ActionType, &'a Attributes),
-        snapshot: &'a S,
+        snapshot: &'a dyn Snapshot,
         now_ms: u64,
     ) -> Self {
         Self {
@@ -389,7 +389,7 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
     }
 }
 
-impl<S: Snapshot> Source for Deciding<'_, S> {
+impl Source for Deciding<'_> {
     fn input(&self, mention: &Mention) -> Option<Input<'_>> {
         let value_of = |base: Base, attribute: &str| match base {
             Base::Principal => self.principal_of(attribute).and_then(|fact| fact.value.as_ref()),

@@ -163,7 +163,7 @@ pub fn sample(text: &str) -> String {
 }
 
 /// Whether an agent is refused whatever it asks for: it is not registered, or not active.
-pub fn inactive(agent: &AgentId, snapshot: &impl Snapshot) -> Option<DenialCode> {
+pub fn inactive(agent: &AgentId, snapshot: &dyn Snapshot) -> Option<DenialCode> {
     let fact = snapshot.fact(&FactId::of_agent(agent));
     let Some(value) = fact.and_then(|fact| fact.value.as_ref()) else { return Some(DenialCode::UnknownAgent) };
     match value.get("standing") {
@@ -173,14 +173,14 @@ pub fn inactive(agent: &AgentId, snapshot: &impl Snapshot) -> Option<DenialCode>
 }
 
 /// Whether an action is refused before anything that it carries is looked at.
-pub fn at_the_door(agent: &AgentId, pact: &PactName, snapshot: &impl Snapshot) -> Option<DenialCode> {
+pub fn at_the_door(agent: &AgentId, pact: &PactName, snapshot: &dyn Snapshot) -> Option<DenialCode> {
     inactive(agent, snapshot).or_else(|| snapshot.pact(pact).is_none().then_some(DenialCode::UnknownPact))
 }
 
 /// Whether an action is refused because of whose right it uses: its pact has no such action type, or does not let these agents
 /// use it, whatever the parameters and facts are; or its delegation hands the one who acts nothing now. Someone who may do this,
 /// and asks for too much, gets a verdict.
-pub fn without_right(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<(DenialCode, Reason)> {
+pub fn without_right(action: &Action, snapshot: &dyn Snapshot, now_ms: u64) -> Option<(DenialCode, Reason)> {
     let blocked = rules_out(action, snapshot, now_ms)?;
     let code = match blocked.code() {
         Code::UnknownAction => DenialCode::UnknownAction,

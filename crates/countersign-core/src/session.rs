@@ -266,7 +266,7 @@ impl Session {
     ///
     /// # Errors
     /// If there is none of this name.
-    pub fn find(id: SessionId, snapshot: &(impl Snapshot + ?Sized)) -> Result<Self, SessionRefusal> {
+    pub fn find(id: SessionId, snapshot: &dyn Snapshot) -> Result<Self, SessionRefusal> {
         let found = id.fact().and_then(|fact| snapshot.fact(&fact).cloned());
         found.and_then(|fact| Self::read(id, fact)).ok_or(SessionRefusal::NotOpen(id))
     }
@@ -294,7 +294,7 @@ impl Session {
     ///
     /// # Errors
     /// If there is none, or it belongs to another.
-    pub fn of(id: SessionId, agent: &AgentId, snapshot: &(impl Snapshot + ?Sized)) -> Result<Self, SessionRefusal> {
+    pub fn of(id: SessionId, agent: &AgentId, snapshot: &dyn Snapshot) -> Result<Self, SessionRefusal> {
         let session = Self::find(id, snapshot)?;
         if session.agent == *agent { Ok(session) } else { Err(SessionRefusal::OfAnother(id, agent.clone())) }
     }
@@ -303,11 +303,7 @@ impl Session {
     ///
     /// # Errors
     /// If there is none, it belongs to another, or it was taken over.
-    pub fn named(
-        name: SessionName,
-        agent: &AgentId,
-        snapshot: &(impl Snapshot + ?Sized),
-    ) -> Result<Self, SessionRefusal> {
+    pub fn named(name: SessionName, agent: &AgentId, snapshot: &dyn Snapshot) -> Result<Self, SessionRefusal> {
         let session = Self::of(name.id, agent, snapshot)?;
         if session.name() == name { Ok(session) } else { Err(SessionRefusal::TakenOver(name)) }
     }
@@ -327,7 +323,7 @@ impl Session {
 }
 
 /// What opening a session writes; its number is that of the entry.
-pub fn open(agent: &AgentId, entry: u64, snapshot: &(impl Snapshot + ?Sized)) -> Vec<Write> {
+pub fn open(agent: &AgentId, entry: u64, snapshot: &dyn Snapshot) -> Vec<Write> {
     let Some(fact) = SessionId(entry).fact() else { return Vec::new() };
     let fields = vec![
         (SmolStr::new_static("agent"), Value::String(agent.smol().clone())),
@@ -337,14 +333,14 @@ pub fn open(agent: &AgentId, entry: u64, snapshot: &(impl Snapshot + ?Sized)) ->
 }
 
 /// What going on in a session writes: the names that it had before end.
-pub fn follow(session: &Session, snapshot: &(impl Snapshot + ?Sized)) -> Vec<Write> {
+pub fn follow(session: &Session, snapshot: &dyn Snapshot) -> Vec<Write> {
     let followed = (SmolStr::new_static(FOLLOWED), Value::Long(i64::from(session.followed).saturating_add(1)));
     let value = session.fact.value.clone().unwrap_or_default().with(vec![followed]);
     vec![write(&session.fact.id, Some(value), snapshot)]
 }
 
 /// What closing a session writes: it and its readings are deleted.
-pub fn close(session: &Session, snapshot: &(impl Snapshot + ?Sized)) -> Vec<Write> {
+pub fn close(session: &Session, snapshot: &dyn Snapshot) -> Vec<Write> {
     let live = |fact: &FactId| snapshot.fact(fact).is_some_and(|fact| fact.value.is_some());
     let readings = session.readings().filter(live);
     let facts: Vec<FactId> = std::iter::once(session.fact.id.clone()).chain(readings).collect();
@@ -355,11 +351,7 @@ pub fn close(session: &Session, snapshot: &(impl Snapshot + ?Sized)) -> Vec<Writ
 ///
 /// # Errors
 /// If the session is full, or the reading too long.
-pub fn read(
-    session: &Session,
-    reading: &Reading,
-    snapshot: &(impl Snapshot + ?Sized),
-) -> Result<Vec<Write>, SessionRefusal> {
+pub fn read(session: &Session, reading: &Reading, snapshot: &dyn Snapshot) -> Result<Vec<Write>, SessionRefusal> {
     let too_long = || SessionRefusal::TooLong(reading.place.arguments.len());
     let name = reading.place.name().to_string();
     let fact = session.id.named(&name).ok_or_else(too_long)?;
@@ -382,7 +374,7 @@ pub fn read(
     Ok(writes)
 }
 
-fn write(fact: &FactId, value: Option<Attributes>, snapshot: &(impl Snapshot + ?Sized)) -> Write {
+fn write(fact: &FactId, value: Option<Attributes>, snapshot: &dyn Snapshot) -> Write {
     let before = snapshot.fact(fact);
     Write {
         fact: fact.clone(),

@@ -46,7 +46,7 @@ pub struct Void {
 pub fn approve(
     approval: &Approval<'_>,
     parked: &Parked,
-    snapshot: &impl Snapshot,
+    snapshot: &dyn Snapshot,
     now_ms: u64,
 ) -> Result<Decision, Box<Void>> {
     let Approval { by, shown, until_ms } = *approval;
@@ -92,14 +92,14 @@ pub fn approve(
 }
 
 /// Why an approval no longer counts, whatever the facts are: its pact is another, or its reviewer no longer reviews.
-pub(super) fn void_since(approval: &Approval<'_>, snapshot: &impl Snapshot) -> Option<Drift> {
+pub(super) fn void_since(approval: &Approval<'_>, snapshot: &dyn Snapshot) -> Option<Drift> {
     let is_reviewer = || still_has(snapshot, approval.by, Role::Reviewer);
     let revoked = || (!is_reviewer()).then(|| Drift::Reviewer { by: approval.by.clone() });
     pact_drift(approval.shown, snapshot).or_else(revoked)
 }
 
 /// In what way the pact is not the one that was shown.
-fn pact_drift(shown: &Shown, snapshot: &impl Snapshot) -> Option<Drift> {
+fn pact_drift(shown: &Shown, snapshot: &dyn Snapshot) -> Option<Drift> {
     let current = snapshot.pact(&shown.pact.name).map(|pact| (pact.version, pact.hash));
     if current == Some((shown.pact.version, shown.pact.hash)) {
         return None;
@@ -115,7 +115,7 @@ pub fn show(
     review: ReviewId,
     parked: &Parked,
     to: &AgentId,
-    snapshot: &impl Snapshot,
+    snapshot: &dyn Snapshot,
     outside: &[(FactId, Option<Attributes>)],
     now_ms: u64,
 ) -> Option<(Shown, Decision)> {
@@ -163,7 +163,7 @@ fn named_reading(value: &Attributes) -> Option<Attributes> {
     Some(Attributes::from_fields(["arguments", "digest", "tool", "upstream"].into_iter().filter_map(member).collect()))
 }
 
-impl<S: Snapshot> Deciding<'_, S> {
+impl Deciding<'_> {
     /// The first reading that the action rests on and that does not read as its agent had it, or as it was shown. At the dispatch all
     /// are read again.
     fn reading_drift(&self, approval: &Approval<'_>) -> Option<Drift> {

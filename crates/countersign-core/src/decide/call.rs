@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-impl<S: Snapshot> Deciding<'_, S> {
+impl Deciding<'_> {
     /// What a call comes to at this stage.
     pub(super) fn in_flight(
         &self,
@@ -239,7 +239,7 @@ pub fn external_read(source: &FactSource, fact: &FactId) -> Option<ExternalRead>
 }
 
 /// Where an action calls, and which tool if it is one: as its pact names them, or one of its parameters does.
-pub fn target(action: &Action, snapshot: &impl Snapshot) -> Option<(SmolStr, Option<SmolStr>)> {
+pub fn target(action: &Action, snapshot: &dyn Snapshot) -> Option<(SmolStr, Option<SmolStr>)> {
     let rule = snapshot.pact(&action.pact)?.actions.get(&action.action)?.call.as_ref()?;
     match &rule.send {
         SendRule::AnyTool { server, tool, .. } => {

@@ -12,7 +12,7 @@ use crate::reason::{HopRef, OutOfScope, Reason, Since};
 use crate::value::Value;
 use std::sync::Arc;
 
-impl<'a, S: Snapshot> Deciding<'a, S> {
+impl<'a> Deciding<'a> {
     /// Looks up everyone the action rests on.
     pub(super) fn resolve_members(&mut self) {
         let snapshot = self.snapshot;
@@ -93,7 +93,7 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
 }
 
 /// Every member of a chain as its fact is now, root first.
-fn members<'a>(chain: &Chain, snapshot: &'a impl Snapshot) -> Vec<Resolved<'a>> {
+fn members<'a>(chain: &Chain, snapshot: &'a dyn Snapshot) -> Vec<Resolved<'a>> {
     let resolve = |agent: &AgentId| {
         let id = FactId::of_agent(agent);
         Resolved { record: snapshot.fact(&id), id }
@@ -104,7 +104,7 @@ fn members<'a>(chain: &Chain, snapshot: &'a impl Snapshot) -> Vec<Resolved<'a>> 
 /// The first member of a chain that is not registered under the key that it is named by. Asked at the door, with one answer for an
 /// agent that there is not and for another key: a delegation that anyone can make up must not tell who is registered, nor how they
 /// stand.
-pub fn stranger<'a>(chain: &'a Chain, snapshot: &impl Snapshot, now_ms: u64) -> Option<&'a AgentId> {
+pub fn stranger<'a>(chain: &'a Chain, snapshot: &dyn Snapshot, now_ms: u64) -> Option<&'a AgentId> {
     let holds =
         |agent: &AgentId, key| snapshot.fact(&FactId::of_agent(agent)).is_some_and(|fact| holds_key(fact, key, now_ms));
     chain.members().find(|(agent, key)| !holds(agent, key)).map(|(agent, _)| agent)
@@ -119,7 +119,7 @@ pub(super) fn check_bearer(chain: &Chain, agent: &AgentId) -> Result<(), Reason>
 }
 
 /// Whether a chain still holds: no hop has expired, and every member is active under the key that it was named by.
-pub(super) fn check_standing(chain: &Chain, snapshot: &impl Snapshot, now_ms: u64) -> Result<(), Reason> {
+pub(super) fn check_standing(chain: &Chain, snapshot: &dyn Snapshot, now_ms: u64) -> Result<(), Reason> {
     check_expiry(chain, now_ms)?;
     check_members(chain, &members(chain, snapshot), now_ms)
 }

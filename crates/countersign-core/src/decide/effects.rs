@@ -1,6 +1,6 @@
 //! What a committed action does: the new values of facts, and the charges to budgets.
 
-use super::{Deciding, Snapshot};
+use super::Deciding;
 use crate::decision::{BudgetKey, Charge, Write};
 use crate::expression::{EvalError, Expression, Inputs};
 use crate::ids::AgentId;
@@ -10,7 +10,7 @@ use crate::reason::{EffectProblem, Reason};
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
 
-impl<S: Snapshot> Deciding<'_, S> {
+impl Deciding<'_> {
     /// The writes; every value is computed from the facts as they were before the action.
     pub(super) fn effects(&self, inputs: &Inputs<'_>) -> Result<Vec<Write>, Reason> {
         self.kind.writes.iter().filter_map(|rule| self.write(rule, inputs).transpose()).collect()

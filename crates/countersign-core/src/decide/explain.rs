@@ -1,7 +1,7 @@
 //! Why a precondition failed, in terms an agent can act on: expected, actual, who changed it, when, and what to observe
 //! again. Taken from the same resolved facts the verdict was reached on, never evaluated a second time.
 
-use super::{Deciding, Resolved, Snapshot};
+use super::{Deciding, Resolved};
 use crate::expression::{Base, Mention};
 use crate::fact::Fact;
 use crate::ids::FactId;
@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-impl<S: Snapshot> Deciding<'_, S> {
+impl Deciding<'_> {
     pub(super) fn explain(&self, require: &Require, why: Why) -> FailedPrecondition {
         let facts: BTreeSet<usize> = require.that.facts().collect();
         let mut facts: Vec<usize> = if facts.is_empty() { vec![0] } else { facts.into_iter().collect() };

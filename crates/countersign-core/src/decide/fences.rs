@@ -1,14 +1,14 @@
 //! Fences, asked before anything is weighed: what is about to change is not relied on, and what a call in flight relies on
 //! is not changed (I5). They hold in shadow mode too.
 
-use super::{Deciding, Snapshot};
+use super::Deciding;
 use crate::call::EffectId;
 use crate::fence::{Fenced, InTheWay};
 use crate::pact::catalogue::AGENT;
 use crate::pact::{Mode, SourceRead};
 use crate::reason::{ClaimLoss, Reason};
 
-impl<S: Snapshot> Deciding<'_, S> {
+impl Deciding<'_> {
     /// Anyone who may not do this at all is told so, and neither learns of a fence nor waits at one.
     pub(super) fn check_fences(&self) -> Result<(), Reason> {
         let fenced = self.fence_in_the_way();

@@ -20,9 +20,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// A group on its way: the state as its actions so far would leave it.
-#[derive(Debug)]
-pub struct Grouping<'a, S> {
-    base: &'a S,
+pub struct Grouping<'a> {
+    base: &'a dyn Snapshot,
     now_ms: u64,
     next_entry: u64,
     facts: HashMap<FactId, Arc<Fact>>,
@@ -41,7 +40,7 @@ pub struct GroupBlocked {
 }
 
 /// Decides a group at the place of one entry. `None` if all of its actions would commit.
-pub fn decide_group(actions: &[Action], snapshot: &impl Snapshot, now_ms: u64) -> Option<GroupBlocked> {
+pub fn decide_group(actions: &[Action], snapshot: &dyn Snapshot, now_ms: u64) -> Option<GroupBlocked> {
     // Whatever the group itself changed is told as of the one entry that it becomes.
     let mut group = Grouping::new(snapshot, snapshot.next_entry(), now_ms);
     for (failed, action) in actions.iter().enumerate() {
@@ -54,7 +53,7 @@ pub fn decide_group(actions: &[Action], snapshot: &impl Snapshot, now_ms: u64) -
 }
 
 /// Why an action cannot be part of a group, whatever is decided on it.
-pub fn not_groupable(action: &Action, snapshot: &impl Snapshot) -> Option<NotGroupable> {
+pub fn not_groupable(action: &Action, snapshot: &dyn Snapshot) -> Option<NotGroupable> {
     let kind = snapshot.pact(&action.pact).and_then(|pact| pact.actions.get(&action.action));
     match kind {
         Some(kind) if kind.call.is_some() => Some(NotGroupable::Call),
@@ -63,9 +62,9 @@ pub fn not_groupable(action: &Action, snapshot: &impl Snapshot) -> Option<NotGro
     }
 }
 
-impl<'a, S: Snapshot> Grouping<'a, S> {
+impl<'a> Grouping<'a> {
     /// A group whose first action gets this entry.
-    pub fn new(base: &'a S, next_entry: u64, now_ms: u64) -> Self {
+    pub fn new(base: &'a dyn Snapshot, next_entry: u64, now_ms: u64) -> Self {
         let (facts, charged, reads) = (HashMap::new(), BTreeMap::new(), Vec::new());
         Self { base, now_ms, next_entry, facts, charged, reads }
     }
@@ -117,7 +116,7 @@ impl<'a, S: Snapshot> Grouping<'a, S> {
     }
 }
 
-impl<S: Snapshot> Snapshot for Grouping<'_, S> {
+impl Snapshot for Grouping<'_> {
     fn fact(&self, id: &FactId) -> Option<&Arc<Fact>> {
         self.facts.get(id).or_else(|| self.base.fact(id))
     }

@@ -10,7 +10,7 @@ use crate::reason::{Reason, Since};
 use crate::value::Value;
 
 /// The rejection of an action in a halted scope.
-pub(super) fn halted(action: &Action, snapshot: &impl Snapshot, pact: &PactRef) -> Option<Decision> {
+pub(super) fn halted(action: &Action, snapshot: &dyn Snapshot, pact: &PactRef) -> Option<Decision> {
     let mut decision = Decision::refused(Some(pact.clone()), halt_on(action, snapshot)?);
     // Which org an agent belongs to is a fact, and so part of what was read.
     decision.reads = action
@@ -22,7 +22,7 @@ pub(super) fn halted(action: &Action, snapshot: &impl Snapshot, pact: &PactRef) 
 }
 
 /// Why an action is halted now, if it is.
-pub(super) fn halt_on(action: &Action, snapshot: &impl Snapshot) -> Option<Reason> {
+pub(super) fn halt_on(action: &Action, snapshot: &dyn Snapshot) -> Option<Reason> {
     if snapshot.halts().is_empty() {
         return None;
     }
@@ -32,7 +32,7 @@ pub(super) fn halt_on(action: &Action, snapshot: &impl Snapshot) -> Option<Reaso
 }
 
 /// The halt that an action falls under; the widest first.
-fn halt_of<'a>(action: &Action, snapshot: &'a impl Snapshot) -> Option<(Scope, &'a Halt)> {
+fn halt_of<'a>(action: &Action, snapshot: &'a dyn Snapshot) -> Option<(Scope, &'a Halt)> {
     let halts = snapshot.halts();
     let org_of = |agent: &AgentId| {
         let fact = snapshot.fact(&FactId::of_agent(agent))?;

@@ -1,6 +1,6 @@
 //! The preconditions: observation, `unchanged`, staleness and conditions; all of them, in one pass.
 
-use super::{Deciding, Resolved, Snapshot, Stopped};
+use super::{Deciding, Resolved, Stopped};
 use crate::expression::Inputs;
 use crate::ids::{Digest, FactId};
 use crate::limits::EXPLAINED_BYTES_MAX;
@@ -8,7 +8,7 @@ use crate::pact::{Mode, OnFail, Presence, Require};
 use crate::reason::{Condition, Expected, FailedPrecondition, Reason, Why};
 use crate::value::{Attributes, Value};
 
-impl<S: Snapshot> Deciding<'_, S> {
+impl Deciding<'_> {
     /// The value of a read as it was observed.
     pub(super) fn observed_value(&self, read: usize) -> Option<&Attributes> {
         let resolved = self.reads.get(read)?;

@@ -2,7 +2,7 @@
 //! read; at the dispatch what the intent noted, which reads the same now, or the write does not go off.
 
 use super::readings::has_arrived;
-use super::{Deciding, Snapshot, Stage};
+use super::{Deciding, Stage};
 use crate::ids::FactId;
 use crate::reason::{Reason, Unusable, UnusableReading};
 use crate::session::Held;
@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 /// A reading of the session, with the entry that wrote it and the version that counts.
 type Counted = (u64, Held, u64);
 
-impl<S: Snapshot> Deciding<'_, S> {
+impl Deciding<'_> {
     /// The values of the readings that conditions mention, by name; or why there is none.
     pub(super) fn reading_values(&self) -> Vec<(SmolStr, Result<Attributes, Unusable>)> {
         if self.kind.readings.is_empty() {

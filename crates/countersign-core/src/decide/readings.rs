@@ -30,7 +30,7 @@ fn absent(fact: FactId) -> ReadVersion {
 }
 
 /// The readings of a session that a guard counts.
-fn counted(guard: &AsRead, session: &Session, snapshot: &impl Snapshot) -> Vec<(Arc<Fact>, Held)> {
+fn counted(guard: &AsRead, session: &Session, snapshot: &dyn Snapshot) -> Vec<(Arc<Fact>, Held)> {
     let held = session.readings().filter_map(|fact| {
         let fact = snapshot.fact(&fact)?;
         Some((Arc::clone(fact), Held::of(fact)?))
@@ -38,7 +38,7 @@ fn counted(guard: &AsRead, session: &Session, snapshot: &impl Snapshot) -> Vec<(
     held.filter(|(_, held)| guard.counts(&held.reading.place)).collect()
 }
 
-impl<S: Snapshot> Deciding<'_, S> {
+impl Deciding<'_> {
     /// Whether only those readings count whose values the action carries: its pact says so, or the approval of the tool that its
     /// parameters name.
     fn is_carried(&self, guard: &AsRead) -> bool {
@@ -167,7 +167,7 @@ pub(super) fn compare(
     effect: &Effect,
     rereads: &[Reread],
     mut decision: Decision,
-    snapshot: &impl Snapshot,
+    snapshot: &dyn Snapshot,
 ) -> Decision {
     let pact = snapshot.pact(&effect.action.pact);
     let Some(kind) = pact.and_then(|pact| pact.actions.get(&effect.action.action)) else { return decision };
@@ -209,7 +209,7 @@ fn not_carried_out(effect: &Effect, rereads: &[Reread]) -> Option<Reason> {
     })
 }
 
-fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> Result<(), Reason> {
+fn differing(effect: &Effect, rereads: &[Reread], snapshot: &dyn Snapshot) -> Result<(), Reason> {
     let (mut unread, mut changed) = (Vec::new(), Vec::new());
     for (fact, version) in &effect.rests_on {
         let Some(held) = snapshot.fact(fact).and_then(|fact| Held::of(fact)) else {

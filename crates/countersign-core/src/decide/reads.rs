@@ -1,7 +1,7 @@
 //! Resolving the facts an action reads: its agent, its resource, and what its templates lead to.
 
 use super::standing::check_actor;
-use super::{Deciding, Resolved, Snapshot};
+use super::{Deciding, Resolved};
 use crate::ids::FactId;
 use crate::pact::{Normaliser, Presence, Read, TemplatePart};
 use crate::reason::{IdProblem, Reason};
@@ -9,7 +9,7 @@ use crate::value::{Attributes, Value};
 use smol_str::{SmolStr, SmolStrBuilder};
 use std::fmt::Write as _;
 
-impl<S: Snapshot> Deciding<'_, S> {
+impl Deciding<'_> {
     /// Resolves everything, or says what is in the way.
     pub(super) fn resolve(&mut self) -> Result<(), Reason> {
         self.resolve_members();

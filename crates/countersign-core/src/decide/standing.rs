@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// chain, is no longer active or no longer holds the key; a hop has expired; or what is known of the agents alone rules out that
 /// they may do it; or the person who approved it is no longer a reviewer. Other facts and conditions are not asked: fences keep those
 /// as they were, but no fence keeps an agent.
-pub fn stop_on(action: &Action, approval: Option<&Approved>, snapshot: &impl Snapshot, now_ms: u64) -> Option<Reason> {
+pub fn stop_on(action: &Action, approval: Option<&Approved>, snapshot: &dyn Snapshot, now_ms: u64) -> Option<Reason> {
     let revoked = || {
         let by = approval.map(|approved| &approved.by).filter(|by| !still_has(snapshot, by, Role::Reviewer))?;
         Some(Reason::ApprovalOutdated { drift: Box::new(Drift::Reviewer { by: by.clone() }) })
@@ -35,7 +35,7 @@ pub fn stop_on(action: &Action, approval: Option<&Approved>, snapshot: &impl Sna
 /// Why an action would be refused whatever its parameters and the facts are, by what is known of its agents alone: their roles and
 /// trust, under the pact as it is now, and whether their delegation still hands the one who acts anything. Asked at the door, where
 /// the standing and the key of the one who acts are asked before.
-pub fn rules_out(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<Reason> {
+pub fn rules_out(action: &Action, snapshot: &dyn Snapshot, now_ms: u64) -> Option<Reason> {
     let pact = snapshot.pact(&action.pact)?;
     let is_of_agents = |mention: &Mention| {
         let (Mention::Entity(base) | Mention::Attribute(base, _)) = mention else { return false };
@@ -68,7 +68,7 @@ pub(super) fn described<'a>(action: &Action, pact: &'a Pact) -> Result<&'a Actio
 
 /// Whether the agents could still do this, by their roles and trust as they are now, under the pact as it is now. What the pact no
 /// longer describes was decided when it did.
-fn check_rights(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Result<(), Reason> {
+fn check_rights(action: &Action, snapshot: &dyn Snapshot, now_ms: u64) -> Result<(), Reason> {
     let described = snapshot.pact(&action.pact).and_then(|pact| Some((pact, pact.actions.get(&action.action)?)));
     let Some((pact, kind)) = described.filter(|(_, kind)| kind.mode == Mode::Enforce) else { return Ok(()) };
     let binding = action.binding(&pact.hash, kind);
@@ -81,7 +81,7 @@ fn check_agents(
     action: &Action,
     kind: &ActionType,
     params: &Attributes,
-    snapshot: &impl Snapshot,
+    snapshot: &dyn Snapshot,
     now_ms: u64,
     is_known: &dyn Fn(&Mention) -> bool,
 ) -> Result<(), Reason> {

@@ -50,7 +50,7 @@ pub fn meets(one: &[Touch], other: &[Touch]) -> bool {
 }
 
 /// What the call of an action touches, by the pacts as they are now; nothing where it takes no turn, `None` where it calls nothing.
-pub fn touches(action: &Action, snapshot: &impl Snapshot, pacts: &BTreeMap<PactName, Arc<Pact>>) -> Option<Vec<Touch>> {
+pub fn touches(action: &Action, snapshot: &dyn Snapshot, pacts: &BTreeMap<PactName, Arc<Pact>>) -> Option<Vec<Touch>> {
     let pact = snapshot.pact(&action.pact)?;
     let kind = pact.actions.get(&action.action)?;
     let rule = kind.call.as_ref()?;
@@ -130,7 +130,7 @@ pub fn touched_by_reading<'a>(place: &Place, pacts: impl Iterator<Item = &'a Pac
 }
 
 /// The calls in doubt beside which a call is made: each may still have its effect on what this one changes or rests on.
-pub fn beside(effect: &Effect, snapshot: &impl Snapshot, state: ReadRest<'_>) -> Vec<EffectId> {
+pub fn beside(effect: &Effect, snapshot: &dyn Snapshot, state: ReadRest<'_>) -> Vec<EffectId> {
     let ReadRest { effects, pacts } = state;
     let mut doubts = effects.in_doubt().filter(|other| other.id != effect.id).peekable();
     if doubts.peek().is_none() {

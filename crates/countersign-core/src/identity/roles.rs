@@ -100,7 +100,7 @@ pub fn first_operator(key: &KeyName) -> (FactId, Attributes) {
 
 /// Whether someone may do what takes a role, at this place in the order. An open gate asks no one.
 pub fn authorise(
-    snapshot: &impl Snapshot,
+    snapshot: &dyn Snapshot,
     by: &AgentId,
     auth: &Auth,
     role: Role,
@@ -111,7 +111,7 @@ pub fn authorise(
 
 /// The same by the key that signed.
 pub fn authorise_key(
-    snapshot: &impl Snapshot,
+    snapshot: &dyn Snapshot,
     by: &AgentId,
     key: Option<&KeyName>,
     role: Role,
@@ -140,7 +140,7 @@ pub fn authorise_key(
 }
 
 /// Whether someone who had a role when they decided is still active and still has it. An open gate asks no one.
-pub fn still_has(snapshot: &impl Snapshot, by: &AgentId, role: Role) -> bool {
+pub fn still_has(snapshot: &dyn Snapshot, by: &AgentId, role: Role) -> bool {
     let operator = snapshot.fact(&FactId::of_operator(by)).and_then(|fact| fact.value.as_ref());
     let has = |value: &Attributes| text(value, "standing") == Some(ACTIVE) && has_role(value, role.as_str());
     !snapshot.is_identified() || operator.is_some_and(has)

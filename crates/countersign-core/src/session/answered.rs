@@ -13,7 +13,7 @@ use std::sync::Arc;
 const ANSWERS: &str = "answers";
 
 /// What is written where a tool, named with its server, has answered in a session: nothing where that is noted already, or no room is left.
-pub fn answered(session: &Session, tool: &str, snapshot: &(impl Snapshot + ?Sized)) -> Vec<Write> {
+pub fn answered(session: &Session, tool: &str, snapshot: &dyn Snapshot) -> Vec<Write> {
     let known = noted(&session.fact);
     let is_noted = known.iter().any(|(_, noted)| *noted == tool);
     if is_noted || known.len() >= ANSWERING_TOOLS_MAX {

@@ -34,7 +34,7 @@ impl Session {
 }
 
 /// What an answer writes of which no reading is kept: that its tool was read beyond that; the same again where that is known.
-pub fn read_beyond(session: &Session, place: &Place, snapshot: &(impl Snapshot + ?Sized)) -> Write {
+pub fn read_beyond(session: &Session, place: &Place, snapshot: &dyn Snapshot) -> Write {
     let name = match session.beyond.iter().count() < BEYOND_MAX {
         true => place.tool_name(),
         false => EVERY_TOOL.to_owned(),

@@ -8,7 +8,7 @@ use crate::effect::Effect;
 
 /// Which of these readings, made again for an effect, are told in full with its outcome. The effect has to rest on the reading, its agent
 /// has to have what the session has of it, that and what was read now has to be kept, and the differences have to fit together.
-pub fn told(effect: &Effect, readings: &[Reading], snapshot: &(impl Snapshot + ?Sized)) -> Vec<bool> {
+pub fn told(effect: &Effect, readings: &[Reading], snapshot: &dyn Snapshot) -> Vec<bool> {
     let before: Vec<Option<Held>> = readings.iter().map(|reading| known(effect, reading, snapshot)).collect();
     let pairs: Vec<Pair<'_>> = readings.iter().zip(&before).map(|(now, before)| pair(now, before.as_ref())).collect();
     let differences = tell(&pairs, TOLD_BYTES_MAX);
@@ -26,7 +26,7 @@ fn pair<'a>(now: &'a Reading, before: Option<&'a Held>) -> Pair<'a> {
 }
 
 /// The reading as the session of an effect has it, if the effect rests on it and the agent is known to have it.
-fn known(effect: &Effect, reading: &Reading, snapshot: &(impl Snapshot + ?Sized)) -> Option<Held> {
+fn known(effect: &Effect, reading: &Reading, snapshot: &dyn Snapshot) -> Option<Held> {
     let fact = effect.action.session?.id.reading(&reading.place)?;
     let (_, version) = effect.rests_on.iter().find(|(noted, _)| *noted == fact)?;
     let held = Held::of(snapshot.fact(&fact)?)?;

@@ -69,7 +69,7 @@ pub(super) fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry,
 }
 
 /// What `decide` makes of an entry, on the facts, budgets and fences of `snapshot`. What was parked or cools is the state's.
-pub(super) fn decided_again(entry: &Entry, state: &State, snapshot: &impl Snapshot) -> Result<Event, Fault> {
+pub(super) fn decided_again(entry: &Entry, state: &State, snapshot: &dyn Snapshot) -> Result<Event, Fault> {
     match &entry.event {
         Event::Action(recorded) => {
             let action = recorded.action.clone();
@@ -197,7 +197,7 @@ fn approved_again(
     entry: &Entry,
     recorded: &Approved,
     state: &State,
-    snapshot: &impl Snapshot,
+    snapshot: &dyn Snapshot,
 ) -> Result<Approved, Fault> {
     let Approved { shown, until_ms, .. } = recorded.clone();
     let approval = Approval { by: &entry.by, shown: &shown, until_ms };
@@ -220,7 +220,7 @@ fn check_size(actions: usize, is_atomic: bool) -> Result<(), String> {
 }
 
 /// A rejected group decided again, as a whole.
-fn grouped_again(entry: &Entry, recorded: &Grouped, snapshot: &impl Snapshot) -> Result<Grouped, Fault> {
+fn grouped_again(entry: &Entry, recorded: &Grouped, snapshot: &dyn Snapshot) -> Result<Grouped, Fault> {
     if let Some(GroupBlocked { failed, decision }) = decide_group(&recorded.actions, snapshot, entry.time_ms) {
         return Ok(Grouped { actions: recorded.actions.clone(), failed, decision });
     }

@@ -25,7 +25,7 @@ pub(super) fn dispatched_again(
     time_ms: u64,
     recorded: &Dispatch,
     state: &State,
-    snapshot: &impl Snapshot,
+    snapshot: &dyn Snapshot,
 ) -> Result<Event, Fault> {
     let (id, rereads) = (recorded.effect, recorded.rereads.clone());
     let effect = state.effects.cooling(id).map_err(|refused| refused.to_string());
