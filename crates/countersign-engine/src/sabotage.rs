@@ -1,7 +1,8 @@
 //! A gate that does without one control, for the test that `countersign conform` notices each (`cargo xtask test --only conform`).
 //!
-//! The control is given up where it is: in the sequencer that decides, the clock that it reads, the window of nonces, the tokens. Which
-//! one is data that comes with the gate's options; the core does not know of it, and is given other facts, rules or fences to decide on.
+//! The control is given up where it is: at the door, in the sequencer that decides, the clock that it reads, the window of nonces, the
+//! tokens, the log. Which one is data that comes with the gate's options; the core does not know of it, and is given other facts, rules or
+//! fences to decide on.
 
 #[cfg(not(debug_assertions))]
 compile_error!("a gate that can be sabotaged is for tests: the feature `sabotage` is not for release builds");

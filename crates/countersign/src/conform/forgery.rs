@@ -40,7 +40,7 @@ pub struct Request<'a> {
 impl Request<'_> {
     /// The fields of a signature by this key.
     pub fn signed(&self, key: &SigningKey) -> Result<Headers> {
-        let (authority, path) = self.target()?;
+        let (authority, path) = self.target();
         let (method, body) = (self.method, self.body);
         let request =
             Signable { method, authority: &authority, path: &path, query: None, if_match: None, actions: None, body };
@@ -52,7 +52,7 @@ impl Request<'_> {
     pub fn signed_in_the_name_of(&self, named: &KeyName, key: &SigningKey) -> Result<Headers> {
         let own = self.signed(key)?;
         let input = own.input.replacen(key_file::name(key).as_str(), named.as_str(), 1);
-        let (authority, path) = self.target()?;
+        let (authority, path) = self.target();
         let wire = Wire {
             method: self.method,
             authority: &authority,
@@ -83,11 +83,10 @@ impl Request<'_> {
         Client::remote(self.subject.url())?.call_once(call.header("signature", &headers.signature))
     }
 
-    /// Host and path, as a signature has them.
-    fn target(&self) -> Result<(String, String)> {
-        let host = self.subject.url().strip_prefix("http://").context("the gate has no address")?;
-        let (host, prefix) =
-            host.split_once('/').map_or((host, String::new()), |(host, path)| (host, format!("/{path}")));
-        Ok((authority(host).to_string(), format!("{prefix}{}", self.path)))
+    /// Host and path, as a signature has them. Over a socket, the host is this machine.
+    fn target(&self) -> (String, String) {
+        let address = self.subject.url().trim_end_matches('/').strip_prefix("http://").unwrap_or("localhost");
+        let (host, prefix) = address.split_at(address.find('/').unwrap_or(address.len()));
+        (authority(host).to_string(), format!("{prefix}{}", self.path))
     }
 }
