@@ -50,7 +50,9 @@ impl Connector {
                 let mut connection =
                     ClientConnection::new(Arc::clone(config), name.clone()).map_err(|error| failed(&error))?;
                 while connection.is_handshaking() {
-                    connection.complete_io(&mut timed).map_err(|error| failed(&error))?;
+                    connection
+                        .complete_io(&mut timed)
+                        .map_err(|error| caused(FoundCode::TlsFailed.about(&self.base), &error))?;
                 }
                 Connection::Tls(Box::new(StreamOwned::new(connection, timed)))
             }
@@ -93,11 +95,19 @@ impl Connector {
                         drop(stream.set_nodelay(true));
                         return Ok(stream);
                     }
-                    Err(error) => why = FoundCode::NotConnected.about(address).and_said(error),
+                    Err(error) => why = caused(FoundCode::NotConnected.about(address), &error),
                 },
             }
         }
         Err(why)
+    }
+}
+
+/// A finding with what the system said; that the time is over, it did not say: we did.
+pub fn caused(found: Found, error: &io::Error) -> Found {
+    match error.kind() {
+        ErrorKind::TimedOut => found.and_because(FoundCode::NoTime.alone()),
+        _ => found.and_said(error),
     }
 }
 

@@ -1,6 +1,6 @@
 //! One request and its answer over a line that is open. `ureq` frames HTTP; the line is ours, and so is every timeout.
 
-use super::connection::Connection;
+use super::connection::{Connection, caused};
 use countersign_core::call::{Found, FoundCode};
 use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,14 +38,14 @@ pub fn exchange(connection: Connection, request: Request<Vec<u8>>, body_bytes_ma
     let connector = Ready { connection: Mutex::new(Some(connection)), is_sent: Arc::clone(&is_sent) };
     let agent = ureq::Agent::with_parts(config(), connector, Nowhere);
     let sent = if request.body().is_empty() { agent.run(request.map(drop)) } else { agent.run(request) };
-    let mut response = sent.map_err(|error| failed(None, FoundCode::ConnectionFailed.said(cause(&error))))?;
+    let mut response = sent.map_err(|error| failed(None, cause(&error)))?;
     let status = response.status().as_u16();
     let etag = strong_etag(response.headers());
     let mut body = Vec::new();
     let limit = u64::try_from(body_bytes_max).unwrap_or(u64::MAX);
     let mut reader = response.body_mut().with_config().limit(u64::MAX).reader();
     let read = reader.by_ref().take(limit).read_to_end(&mut body);
-    read.map_err(|error| failed(Some(status), FoundCode::BrokenOff.said(error)))?;
+    read.map_err(|error| failed(Some(status), caused(FoundCode::BrokenOff.alone(), &error)))?;
     // One byte more tells whether there is more; if the line breaks right there, what is kept is still whole enough to say so.
     let is_whole = body.len() < body_bytes_max || matches!(reader.read(&mut [0]), Ok(0));
     Ok(Answer { status, etag, body, is_whole })
@@ -76,10 +76,10 @@ fn strong_etag(headers: &HeaderMap) -> Option<String> {
     etag.to_str().ok().filter(|etag| etag.len() >= 2 && etag.starts_with('"') && etag.ends_with('"')).map(str::to_owned)
 }
 
-fn cause(error: &ureq::Error) -> String {
+fn cause(error: &ureq::Error) -> Found {
     match error {
-        ureq::Error::Io(error) => error.to_string(),
-        other => other.to_string(),
+        ureq::Error::Io(error) => caused(FoundCode::ConnectionFailed.alone(), error),
+        other => FoundCode::ConnectionFailed.said(other),
     }
 }
 
