@@ -134,7 +134,8 @@ impl Fuzz {
         let (disk, clock) = (Arc::new(self.disk.clone()), Arc::<Hands>::clone(&self.clock));
         // Tags must not come twice.
         let environment = Environment { seed: [self.starts; 32], ..environment(disk, clock) };
-        self.gate = Some(Gate::open(environment, Options::new(ORIGIN)).unwrap().0);
+        self.gate =
+            Some(Gate::open(environment, Options { segment_bytes: 1 << 20, ..Options::new(ORIGIN) }).unwrap().0);
     }
 
     pub(super) fn gate(&self) -> &Gate {
@@ -257,8 +258,14 @@ impl Fuzz {
     /// What an effect rests on, as the session has it.
     pub(super) fn rested_on(&self, id: EffectId) -> Vec<Held> {
         let view = self.gate().view();
-        let Ok(effect) = view.rest.effects.find(id) else { return Vec::new() };
-        effect.rests_on.iter().filter_map(|(fact, _)| Held::of(view.fact(fact)?)).collect()
+        let state = view.whole_state();
+        let Ok(effect) = state.effects.find(id) else { return Vec::new() };
+        effect.rests_on.iter().filter_map(|(fact, _)| Held::of(state.facts.get(fact)?)).collect()
+    }
+
+    /// The session that an effect was asked for in.
+    fn session_of(&self, id: EffectId) -> Option<SessionName> {
+        self.gate().view().whole_state().effects.find(id).ok()?.action.session
     }
 
     fn dispatch(&mut self) {
@@ -277,10 +284,7 @@ impl Fuzz {
             why: "".into(),
         };
         let mut rereads: Vec<Reread> = held.iter().zip(&now).map(reread).collect();
-        let view = self.gate().view();
-        if let Some(session) = view.rest.effects.find(id).ok().and_then(|effect| effect.action.session)
-            && has_ended
-        {
+        if let Some(session) = self.session_of(id).filter(|_| has_ended) {
             rereads = vec![Reread::none(session.id.fact().unwrap(), None)];
         }
         let fresh = held.iter().zip(now).filter(|(held, now)| held.digest != now.digest).map(|(_, now)| now).collect();
