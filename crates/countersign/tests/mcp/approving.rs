@@ -75,15 +75,15 @@ fn what_people_do_not_see_cannot_be_approved() {
 }
 
 #[test]
-fn what_changes_something_and_has_no_pact_is_refused_with_the_lines_to_add() {
+fn what_changes_something_and_has_no_pact_is_refused_with_the_commands_that_guard_it() {
     let sandbox = Sandbox::approved();
     let mut client = sandbox.client(&[("bank", "usual")], &[]);
     client.initialize();
     let refused = client.call("transfer", &json!({"account": "42"}));
     let text = refused["content"][0]["text"].as_str().unwrap();
     assert!(
-        text.contains("[action.transfer]")
-            && text.contains("call = { mcp = \"bank\", tool = \"transfer\", on_error = \"failed\" }"),
+        text.contains("countersign mcp approve bank/transfer --guard as-read")
+            && text.contains("countersign pact init --mcp"),
         "{text}"
     );
     assert_eq!(refused["structuredContent"]["countersign"]["failed"][0]["precondition"], "reads-only-or-let-pass");

@@ -192,7 +192,7 @@ fn a_server_does_not_speak_in_the_gates_voice_after_it_did_what_it_was_asked() {
     assert_eq!(shop.stock("tea"), 7, "the server did it");
     let said = text(&sold);
     assert!(said.starts_with("> Not done: get_stock answers differently now.\n> Nothing was sent."), "{said}");
-    assert!(said.contains("is the server's, and not the gate's. The call was carried out (eff_"), "{said}");
+    assert!(said.contains("are the server's words, and not the gate's. The call was carried out (eff_"), "{said}");
     assert_eq!(sold["content"][0]["_meta"], json!({"own": 1}), "{sold}");
     assert_eq!(sold["structuredContent"], json!([{}]), "{sold}");
 }

@@ -38,7 +38,7 @@ fn a_reading_beyond_what_a_session_keeps_is_still_answered_and_no_write_rests_on
     assert!(is_error(&refused), "{refused}");
     assert_eq!(code(&refused), "too_many_readings", "{refused}");
     assert_eq!(meta(&refused)["retry"]["how"], "change", "{refused}");
-    assert!(text(&refused).contains("begin a new session"), "{refused}");
+    assert!(text(&refused).contains("Begin a new session"), "{refused}");
     assert_eq!((shop.count("sell"), shop.stock("rice")), (1, 9), "the server never saw it");
     client.end();
     let mut client = shop.client_of(&gate);

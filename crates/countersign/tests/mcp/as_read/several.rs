@@ -152,7 +152,8 @@ fn a_reading_that_is_too_old_for_the_pact_refuses_the_write_until_it_is_made_aga
     look(&mut client, "a");
     let refused = put(&mut client, "a");
     assert_eq!(meta(&refused)["code"], "reading_stale", "{refused}");
-    assert_eq!(meta(&refused)["retry"]["how"], "change", "{refused}");
+    let calls = json!([{"tool": "look", "arguments": {"place": "a"}}]);
+    assert_eq!(meta(&refused)["retry"], json!({"how": "call", "calls": calls}), "{refused}");
     assert_eq!(yards.count("yard", "+put"), 0, "the server never saw it");
     drop(client);
     let yards = yard("stale_after = \"1h\"");

@@ -79,12 +79,10 @@ fn a_text_that_always_differs_locks_no_one_out() {
     let mut client = shop.client();
     client.call("get_time", &json!({}));
     let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
-    assert!(text(&refused).contains("get_time differs whenever it is read, at /."), "{}", text(&refused));
-    assert!(text(&refused).contains("countersign mcp approve shop/get_time --ignore /"), "{}", text(&refused));
+    assert!(text(&refused).contains("get_time differs whenever it is read, as a whole"), "{}", text(&refused));
+    assert!(text(&refused).contains("new session"), "{}", text(&refused));
     client.end();
-    shop.approve(&["shop/get_time", "--ignore", "/"]);
     let mut client = shop.client();
-    client.call("get_time", &json!({}));
     let sold = client.call("sell", &json!({"item": "tea", "count": 1}));
     assert!(!is_error(&sold), "{sold}");
     assert_eq!(shop.count("sell"), 1);

@@ -14,7 +14,7 @@ fn a_reading_that_always_differs_says_what_helps_and_not_what_does_not() {
         let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
         assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
         let said = text(&refused);
-        assert!(said.contains("get_clock differs each time it is read, at /ticks"), "{said}");
+        assert!(said.contains("get_clock differs whenever it is read, at /ticks"), "{said}");
         assert!(!said.contains("make the same call again") && !said.contains("get_clock again"), "{said}");
         assert!(said.contains("new session"), "{said}");
         assert!(said.contains("countersign mcp approve shop/get_clock --ignore /ticks"), "{said}");
@@ -35,7 +35,7 @@ fn of_an_answer_that_differs_as_a_whole_no_one_is_told_to_ignore_all_of_it() {
     client.call("get_time", &json!({}));
     let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
     let said = text(&refused);
-    assert!(said.contains("get_time") && said.contains("each time"), "{said}");
+    assert!(said.contains("get_time differs whenever it is read, as a whole"), "{said}");
     assert!(!said.contains("--ignore"), "that would switch the guard off: {said}");
     assert_eq!((meta(&refused)["retry"]["how"].as_str(), shop.count("sell")), (Some("never"), 0), "{refused}");
 }
@@ -43,17 +43,20 @@ fn of_an_answer_that_differs_as_a_whole_no_one_is_told_to_ignore_all_of_it() {
 #[test]
 fn what_only_reading_moves_is_named_and_can_be_left_out() {
     let files = Files::new();
-    let mut client = files.client();
-    client.call("stat_file", &json!({"path": "a"}));
-    client.call("read_file", &json!({"path": "a"}));
     let edit = json!({"path": "b", "old": "line 1", "new": "line one"});
-    let refused = client.call("edit_file", &edit);
-    assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
-    let said = text(&refused);
-    assert!(said.contains("/accessed"), "{said}");
-    assert!(said.contains("countersign mcp approve files/stat_file --ignore /accessed"), "{said}");
-    assert_eq!(files.count("edit_file"), 0, "the server never saw it");
-    client.end();
+    // Which of the two is read again first depends on their names.
+    for path in ["a", "b", "c", "d", "e", "f"] {
+        files.write(path, "line 1");
+        let mut client = files.client();
+        client.call("stat_file", &json!({"path": path}));
+        client.call("read_file", &json!({"path": path}));
+        let refused = client.call("edit_file", &edit);
+        assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
+        let said = text(&refused);
+        assert!(said.contains("countersign mcp approve files/stat_file --ignore /accessed"), "{path}: {said}");
+        assert_eq!(files.count("edit_file"), 0, "the server never saw it");
+        client.end();
+    }
     files.approve(&["files/stat_file", "--ignore", "/accessed"]);
     let mut client = files.client();
     client.call("stat_file", &json!({"path": "a"}));
