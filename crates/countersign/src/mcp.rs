@@ -5,6 +5,7 @@
 //! (`methods` has the table). The gateway decides nothing itself.
 
 pub mod adapter;
+pub mod advice;
 pub mod buffers;
 mod connection;
 mod delivery;

@@ -5,6 +5,7 @@
 //! (`calls.toml`). So every one is an entry before it is sent, and halts, standings and revocations hold for it without a line of
 //! code here.
 
+use super::advice::Advice;
 use super::delivery::Delivery;
 use super::gated::Calls;
 use super::message::Raw;
@@ -46,6 +47,8 @@ pub struct GateClient {
     pub(super) client: Client,
     pub(super) agent: String,
     pub(super) calls: Calls,
+    /// What operators are told to run.
+    pub(super) advice: Advice,
     unmapped: Unmapped,
     /// What the words of a client over standard input are sealed with, the same after a restart.
     secret: [u8; 32],
@@ -134,6 +137,10 @@ pub struct Guarded {
     pub is_watched: bool,
     /// Those that are guarded of the tools that were asked about.
     pub tools: HashSet<String>,
+    /// Those that count as tools that only read.
+    pub reads: HashSet<String>,
+    /// Those that are not approved at all.
+    pub unknown: HashSet<String>,
 }
 
 /// Whether a tool is approved as it is.
@@ -162,7 +169,12 @@ fn is_watched_at(value: &Value, now: SystemTime) -> bool {
 impl GateClient {
     /// Asks this gate in the name of this agent.
     pub fn new(client: Client, agent: String, unmapped: Unmapped, secret: [u8; 32]) -> Self {
-        Self { client, agent, calls: Calls::default(), unmapped, secret, notes: None }
+        Self { client, agent, calls: Calls::default(), advice: Advice::default(), unmapped, secret, notes: None }
+    }
+
+    /// Says what operators are told to run.
+    pub fn advising(self, advice: Advice) -> Self {
+        Self { advice, ..self }
     }
 
     /// Notes sessions over standard input under the gate's name, and goes on in those that were cut off.
@@ -228,8 +240,22 @@ impl GateClient {
         let mut values = self.values(facts)?;
         let server = is_guarded(values.next().flatten().as_ref());
         let is_watched = values.next().flatten().is_some_and(|value| is_watched_at(&value, SystemTime::now()));
-        let tools = tools.iter().zip(values).filter(|(_, value)| is_guarded(value.as_ref()));
-        Ok(Guarded { server, is_watched, tools: tools.map(|(tool, _)| (*tool).to_owned()).collect() })
+        let (mut guarded, mut reads, mut unknown) = (HashSet::new(), HashSet::new(), HashSet::new());
+        for (tool, value) in tools.iter().zip(values) {
+            let tool = (*tool).to_owned();
+            match value {
+                None => drop(unknown.insert(tool)),
+                Some(value) => {
+                    if value.get("read_only") == Some(&Value::Bool(true)) {
+                        reads.insert(tool.clone());
+                    }
+                    if is_guarded(Some(&value)) {
+                        guarded.insert(tool);
+                    }
+                }
+            }
+        }
+        Ok(Guarded { server, is_watched, tools: guarded, reads, unknown })
     }
 
     /// Whether the gate itself makes calls of an upstream, so that a call may not be over when it is answered.

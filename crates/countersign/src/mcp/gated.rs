@@ -144,7 +144,7 @@ impl GateClient {
             members.extend(new_word(upstream, verdict, seen).map(|word| ("continuation".to_owned(), json!(word))));
             members.insert("retry".to_owned(), json!({"how": "continue", "after_ms": 1000}));
         }
-        Err(Refusal::of_verdict(verdict, object))
+        Err(Refusal::of_verdict(verdict, object).advised(&self.advice))
     }
 
     /// Carries out a call that a pact maps; the result for the client.
@@ -256,8 +256,14 @@ impl GateClient {
         self.told(upstream, &mapping, &verdict, Word::Given(&given))
     }
 
+    /// A verdict whose hint an operator can run: the gate does not know by which folder it is reached.
+    pub(super) fn with_whole_commands(&self, verdict: &Verdict) -> Verdict {
+        Verdict { hint: verdict.hint.as_deref().map(|hint| self.advice.completed(hint)), ..verdict.clone() }
+    }
+
     /// What a client is told of a verdict, and of a call that is not over by which word to ask for it.
     fn told(&self, upstream: &str, mapping: &Mapping, verdict: &Verdict, word: Word<'_>) -> Result<Raw, Refusal> {
+        let verdict = &self.with_whole_commands(verdict);
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
         let put = |object: &mut Value, name: &str, value: Value| {
             if let Some(object) = object.as_object_mut() {
@@ -280,7 +286,7 @@ impl GateClient {
                 put(&mut object, "retry", json!({"how": "continue", "after_ms": 1000}));
             }
         }
-        Err(Refusal::of_verdict(verdict, object))
+        Err(Refusal::of_verdict(verdict, object).advised(&self.advice))
     }
 }
 

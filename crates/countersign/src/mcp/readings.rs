@@ -12,6 +12,7 @@ pub use self::voice::add_text;
 use self::told::{closing, own_changes, refused_text, retry};
 use self::voice::{own_word, quote_alike};
 use super::adapter::RESOURCE;
+use super::advice::Advice;
 use super::delivery::{Delivery, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
 use super::gated::{new_word, open_entry, retry_by};
@@ -303,6 +304,7 @@ impl GateClient {
         mapping: Option<&Mapping>,
         (seen, delivery, telling): (&Observations, &Delivery, Telling),
     ) -> Result<Raw, Refusal> {
+        let verdict = &self.with_whole_commands(verdict);
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
         if let Some(members) = object.as_object_mut() {
             // A model needs no proof; whoever does finds it by the entry.
@@ -332,7 +334,7 @@ impl GateClient {
             (VerdictKind::Rejected | VerdictKind::Failed, _) => {
                 let refusal = if verdict.code.as_deref() == Some("reading_changed") {
                     put(&mut object, "retry", retry(changed));
-                    let text = in_brief(upstream, verdict, &mut object, (seen, telling));
+                    let text = in_brief(upstream, verdict, &mut object, (seen, telling, &self.advice));
                     Refusal::changed(&text, object)
                 } else {
                     // The pacts only say what to read again; without them, the code says what makes sense.
@@ -356,17 +358,17 @@ fn in_brief(
     upstream: &str,
     verdict: &Verdict,
     object: &mut Value,
-    (seen, telling): (&Observations, Telling),
+    (seen, telling, advice): (&Observations, Telling, &Advice),
 ) -> String {
     let changed = verdict.readings.as_ref().map(|readings| readings.changed.as_slice()).unwrap_or_default();
-    let all = refused_text(verdict, changed, None, Telling::InFull);
-    let brief = refused_text(verdict, changed, None, Telling::Briefly);
+    let all = refused_text(verdict, changed, (None, advice), Telling::InFull);
+    let brief = refused_text(verdict, changed, (None, advice), Telling::Briefly);
     if telling == Telling::InFull || all == brief {
         return all;
     }
     let Some(word) = new_word(upstream, verdict, seen) else { return brief };
     put(object, "more", json!(word));
-    refused_text(verdict, changed, Some(&word), Telling::Briefly)
+    refused_text(verdict, changed, (Some(&word), advice), Telling::Briefly)
 }
 
 /// What a session has read that reads differently by now, beside what a verdict itself names.

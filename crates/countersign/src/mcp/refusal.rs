@@ -1,6 +1,7 @@
 //! What a model is told when a call was not carried out (docs/formats/mcp.md): a tool result that is an error, one plain
 //! sentence, and the same as an object to branch on.
 
+use super::advice::{Advice, RESOLVES};
 use super::direct::not_listed;
 use super::message::{Message, Raw, raw, sent};
 use super::tool::Tool;
@@ -138,10 +139,25 @@ impl Refusal {
             VerdictKind::Failed if found == Some(FoundCode::ToolOver.as_str()) => {
                 format!("It may have been carried out: {message}. Look at what it changes before you call it again.")
             }
-            VerdictKind::InDoubt => format!("No one knows whether it was done: {message}. {ask}"),
+            // Asking again finds nothing out: a probe does, or a person.
+            VerdictKind::InDoubt => {
+                let person = verdict.effect.as_ref().map_or_else(String::new, |effect| {
+                    format!(" An operator finds out and says so: countersign effect resolve {effect} {RESOLVES}")
+                });
+                format!(
+                    "No one knows whether it was done: {message}. Do not make the call again; once a probe or a person has found out, \
+                     the tool countersign_continue tells what became of it.{person}"
+                )
+            }
             _ => format!("Not done: {message}. {hint}"),
         };
         Self { code: BY_VERDICT, text, object }
+    }
+
+    /// With commands that an operator can run as they are.
+    pub fn advised(mut self, advice: &Advice) -> Self {
+        self.text = advice.completed(&self.text);
+        self
     }
 
     /// It was done, and what the tool answered was too long to keep; clients expect a structure that no one has any more.

@@ -1,8 +1,8 @@
 //! What a model is told of a write that is guarded as read: what has changed, by path, and what to do about it.
 
+use crate::mcp::advice::Advice;
 use crate::mcp::gated::CONTINUE;
 use crate::mcp::refusal::TEXT_BYTES_MAX;
-use crate::mcp::shell::word;
 use countersign_api::{ChangedReading, Verdict, VerdictKind};
 use countersign_core::call::FoundCode;
 use countersign_core::json::parse_answer;
@@ -39,7 +39,12 @@ fn call(changed: &ChangedReading) -> Value {
 /// it counts as read: so the parts round it are cut, and the lines for an operator come last.
 ///
 /// With a word, it says how to get the rest by that.
-pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading], more: Option<&str>, telling: Telling) -> String {
+pub fn refused_text(
+    verdict: &Verdict,
+    changed: &[ChangedReading],
+    (more, advice): (Option<&str>, &Advice),
+    telling: Telling,
+) -> String {
     let at_most = |bytes_max: usize| if telling == Telling::InFull { usize::MAX } else { bytes_max };
     let message = cut(verdict.message.clone().unwrap_or_default(), at_most(PART_BYTES_MAX));
     let mut text = format!("Not done: {message}.\n");
@@ -65,16 +70,7 @@ pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading], more: Option<
         }
     }
     for it in &volatile {
-        let ChangedReading { upstream, tool, volatile, .. } = it;
-        let _ = write!(
-            text,
-            "\n{} differs whenever it is read, at {}. An operator can leave that out of the comparison: countersign mcp approve {} \
-             --ignore {}",
-            word(tool),
-            volatile.iter().map(|path| word(path)).collect::<Vec<_>>().join(", "),
-            word(&format!("{upstream}/{tool}")),
-            word(&volatile.join(","))
-        );
+        let _ = write!(text, "\n{}", advice.of_volatile(&it.upstream, &it.tool, &it.volatile));
     }
     cut(text, at_most(TEXT_BYTES_MAX))
 }
