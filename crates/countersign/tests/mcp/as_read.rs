@@ -8,6 +8,7 @@ mod delivered;
 mod limits;
 mod mapped;
 mod newcomer;
+mod operating;
 mod several;
 mod shop;
 mod sloppy;

@@ -5,8 +5,9 @@ use crate::commands::{Failure, Outcome};
 use crate::mcp::draft;
 use crate::mcp::settings::{self, Place};
 use crate::terminal::{note, say_exactly};
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Draft a first pact from the tools of an MCP server
@@ -59,7 +60,13 @@ pub fn run(args: &InitArgs) -> Result<Outcome> {
     };
     let written = std::fs::OpenOptions::new().write(true).create_new(true).open(file);
     let written = written.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
-    written.with_context(|| format!("cannot write {}\nhint: choose a file that is not there yet", file.display()))?;
+    written.map_err(|error| {
+        let hint = match error.kind() {
+            ErrorKind::AlreadyExists => "choose a file that is not there yet; what is there is kept",
+            _ => "choose a file in a folder that is there and that you may write to",
+        };
+        Failure::cannot(format!("cannot write {}: {error}", file.display())).hint(hint)
+    })?;
     note(format_args!("Wrote {0}. Read its questions, then: countersign pact check {0}", file.display()));
     Ok(Outcome::Yes)
 }

@@ -79,10 +79,10 @@ fn a_text_that_always_differs_locks_no_one_out() {
     let mut client = shop.client();
     client.call("get_time", &json!({}));
     let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
-    assert!(text(&refused).contains("get_time differs whenever it is read, at /."), "{}", text(&refused));
-    assert!(text(&refused).contains("countersign mcp approve shop/get_time --ignore /"), "{}", text(&refused));
+    assert!(text(&refused).contains("get_time differs whenever it is read. An operator can"), "{}", text(&refused));
+    assert!(text(&refused).contains("countersign mcp approve shop/get_time --guard none"), "{}", text(&refused));
     client.end();
-    shop.approve(&["shop/get_time", "--ignore", "/"]);
+    shop.approve(&["shop/get_time", "--guard", "none"]);
     let mut client = shop.client();
     client.call("get_time", &json!({}));
     let sold = client.call("sell", &json!({"item": "tea", "count": 1}));
