@@ -9,7 +9,6 @@ use super::{
     NotGroupable, ReadingRef, Reason, RuleFailure, Since, SpellingProblem, Unusable, UnusableReading, Why,
 };
 use crate::expression::EvalError;
-use crate::fence;
 use crate::ids::FactId;
 use crate::limits::{
     CALL_TEXT_BYTES_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, FACT_BYTES_MAX, ID_BYTES_MAX, READINGS_MAX, REVIEWS_MAX,
@@ -107,15 +106,7 @@ impl Reason {
             Self::FactClaimed { fact, claim, announced_at, .. } => {
                 format!("{fact} is about to be changed: {claim} was announced at {}", Utc(*announced_at))
             }
-            Self::FactFenced { fact, effect, why } => {
-                let why = match why {
-                    fence::Why::ReliedOn => "relies on it",
-                    fence::Why::FeedHeld => "a feed of it is held until it does",
-                    fence::Why::WillChange => "will change it",
-                };
-                // In flight or in doubt: by now it may be either.
-                format!("{fact} is fenced: {effect} has not ended, and {why}")
-            }
+            Self::FactFenced { fact, effect, why } => format!("{fact} is fenced: {effect} has not ended, and {why}"),
             Self::ObservationRequired { action, facts } => {
                 format!("`{action}` must be decided on an observation; none was sent of {}", names(facts))
             }
@@ -251,8 +242,8 @@ impl Reason {
             }
             Self::FactFenced { effect, .. } => {
                 return format!(
-                    "retry when it has; `countersign effect show {effect}` says where it is. One that is in doubt is ended by a probe, or by \
-                     an operator who finds out: countersign effect resolve {effect} settled|failed --reason TEXT"
+                    "retry when it has; `countersign effect show {effect}` says where it is. One that is in doubt is ended by a probe, or \
+                     by an operator who finds out: countersign effect resolve {effect} settled|failed --reason TEXT"
                 );
             }
             Self::ObservationRequired { facts, .. } => return format!("observe {} and send the token", names(facts)),

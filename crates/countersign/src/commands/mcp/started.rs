@@ -97,14 +97,15 @@ pub fn check_proposals(gate: &GateClient, upstreams: &[(String, Place)], unmappe
         for (tool, own) in of_tools {
             if own.reads.is_some_and(|reads| guarded.reads.contains(tool) != reads) {
                 note(format_args!(
-                    "note: what the settings propose under `reads` for {name}/{tool} is not what an admin has approved: countersign mcp approve"
+                    "note: what the settings propose under `reads` for {name}/{tool} is not what an admin has approved: countersign mcp \
+                     approve"
                 ));
             }
         }
         for tool in &guarded.unknown {
             note(format_args!(
-                "warning: the settings say something of {name}/{}, and no tool of this name is approved: correct the name, or run countersign \
-                 mcp approve",
+                "warning: the settings say something of {name}/{}, and no tool of this name is approved: correct the name, or run \
+                 countersign mcp approve",
                 inline(tool)
             ));
         }
@@ -119,8 +120,8 @@ pub fn check_proposals(gate: &GateClient, upstreams: &[(String, Place)], unmappe
         }
         if unmapped == Unmapped::Shadow && !guarded.server {
             note(format_args!(
-                "warning: the settings say unmapped = \"shadow\": calls of {name} that no pact maps are made, and the ledger says which would \
-                 have been refused"
+                "warning: the settings say unmapped = \"shadow\": calls of {name} that no pact maps are made, and the ledger says which \
+                 would have been refused"
             ));
         }
     }

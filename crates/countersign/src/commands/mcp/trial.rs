@@ -35,8 +35,8 @@ const AGENT: &str = "agent";
 ///
 /// Starts the server, a gate with a data folder of its own, and the gateway, in one process. The folder, with the ledger and its keys, is
 /// in $XDG_DATA_HOME/countersign/try or ~/.local/share/countersign/try, so that no server that works on the current folder reaches it.
-/// Every tool of the server is approved as it is now. What a reading tool answers is kept as a reading; a tool that writes runs only if everything that the agent has read in its
-/// session still reads the same. Nothing has to be written for that.
+/// Every tool of the server is approved as it is now. What a reading tool answers is kept as a reading; a tool that writes runs only if
+/// everything that the agent has read in its session still reads the same. Nothing has to be written for that.
 ///
 /// In a terminal it prints what it guards, and what to put into the settings of your agent, and ends. An agent that starts it speaks MCP
 /// with it over standard input and output.

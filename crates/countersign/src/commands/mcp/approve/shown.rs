@@ -78,8 +78,8 @@ pub(super) fn note_guard(client: &Client, upstream: &str, tools: &[Tool], approv
         let guess: Vec<String> = tools.iter().filter(|tool| only_reads(tool)).map(|tool| word(&tool.name)).collect();
         let guess = if guess.is_empty() { "TOOL".to_owned() } else { guess.join(",") };
         note(format_args!(
-            "warning: {upstream}: no tool counts as reading, so no write is ever refused. Name those that only read: countersign mcp approve \
-             {upstream} --guard as-read --reads {guess}"
+            "warning: {upstream}: no tool counts as reading, so no write is ever refused. Name those that only read: countersign mcp \
+             approve {upstream} --guard as-read --reads {guess}"
         ));
     }
     Ok(())
