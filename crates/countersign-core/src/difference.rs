@@ -101,12 +101,15 @@ fn bytes(changes: &[Change]) -> usize {
     changes.iter().map(Change::bytes).fold(0_usize, usize::saturating_add)
 }
 
-/// The paths at which two contents differ, with `*` for items of lists: what would have to be left out for them to be equal. Names are the
-/// server's own: one that cannot be written as a path, or would not be read as one, is not among them.
+/// The paths at which two contents differ, with `*` for items of lists: what would have to be left out for them to be equal. Where that
+/// leaves nothing of them, it is only [`WHOLE`]. Names are the server's own: one that cannot be written as a path, or would not be read as
+/// one, is not among them.
 pub fn paths(one: &str, other: &str, most: usize) -> Vec<String> {
     let mut paths = BTreeSet::new();
-    if let (Some(one), Some(other)) = (Node::parse(one), Node::parse(other)) {
-        find_paths("", &one, &other, &mut paths);
+    let (Some(one), Some(other)) = (Node::parse(one), Node::parse(other)) else { return Vec::new() };
+    find_paths("", &one, &other, &mut paths);
+    if !paths.is_empty() && (one.without(&paths).is_none() || other.without(&paths).is_none()) {
+        return vec![WHOLE.to_owned()];
     }
     paths.into_iter().take(most).collect()
 }

@@ -104,6 +104,16 @@ pub enum Why {
     WillChange,
 }
 
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReliedOn => "relies on it",
+            Self::FeedHeld => "a feed of it is held until it does",
+            Self::WillChange => "will change it",
+        })
+    }
+}
+
 /// The fences that stand.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fences {

@@ -80,6 +80,24 @@ impl Node {
         self.leave_out_at(&steps);
     }
 
+    /// What is left where these paths are left out. `None` where that is nothing, of something: a comparison of it would compare nothing.
+    pub fn without<P: AsRef<str>>(&self, paths: impl IntoIterator<Item = P>) -> Option<Self> {
+        let mut left = self.clone();
+        paths.into_iter().for_each(|path| left.leave_out(path.as_ref()));
+        (left == *self || !left.is_bare()).then_some(left)
+    }
+
+    /// Whether it has no value in it: an empty object or list, or objects of nothing else.
+    fn is_bare(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::List(items) => items.is_empty(),
+            // A member that is null says so.
+            Self::Object(members) => members.values().all(|value| *value != Self::Null && value.is_bare()),
+            Self::Bool(_) | Self::Number(_) | Self::Text(_) => false,
+        }
+    }
+
     fn leave_out_at(&mut self, steps: &[&str]) {
         let [step, rest @ ..] = steps else { return };
         match self {
@@ -239,5 +257,23 @@ mod tests {
         assert_eq!(node.text(), r#"{"at":1,"items":[{"id":2}]}"#);
         node.leave_out("/");
         assert_eq!(node.text(), "null");
+    }
+
+    #[test]
+    fn what_leaves_nothing_leaves_nothing_out() {
+        let left = |json: &str, paths: &[&str]| Node::parse(json).unwrap().without(paths).map(|node| node.text());
+        assert_eq!(left(r#"{"at":1,"n":2}"#, &["/at"]).as_deref(), Some(r#"{"n":2}"#));
+        assert_eq!(left(r#"{"items":[{"at":1}]}"#, &["/items/*/at"]).as_deref(), Some(r#"{"items":[{}]}"#));
+        for (json, paths) in [
+            (r#"{"at":1,"n":2}"#, &["/at", "/n"] as &[&str]),
+            (r#"{"at":1}"#, &["/"]),
+            (r#"{"a":{"at":1}}"#, &["/a/*"]),
+            ("[1,2]", &["/*"]),
+            (r#""text""#, &["/"]),
+        ] {
+            assert_eq!(left(json, paths), None, "{json} {paths:?}");
+        }
+        // There was nothing before.
+        assert_eq!(left("[]", &["/*"]).as_deref(), Some("[]"));
     }
 }

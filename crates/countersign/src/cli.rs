@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::terminal::{Report, Stream, colours, note, output_is_lost};
 use crate::{conform, demo};
 use anyhow::Result;
+use clap::parser::ValueSource;
 use clap::{ArgMatches, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ step, writes both to a signed ledger, and answers with a verdict that says what 
 const AFTER_HELP: &str = "\
 Start here:
   countersign demo                        two agents race for one account, with and without the gate
+  countersign mcp try 'uvx mcp-server-git --repository .'
+                                          the gate in front of an MCP server that you have, right now
   countersign init                        make a data folder with its keys, and the admin's key
   countersign serve                       run the gate on it
   countersign pact check my-pact.toml     check a pact, with every problem at once
@@ -129,10 +132,24 @@ fn wants_json(mut matches: &ArgMatches) -> bool {
     matches.try_get_one::<bool>("json").ok().flatten().copied().unwrap_or(false)
 }
 
+/// Whether an option stands on the command line itself, and not in the environment.
+fn is_named(mut matches: &ArgMatches, option: &str) -> bool {
+    while let Some((_, deeper)) = matches.subcommand() {
+        matches = deeper;
+    }
+    matches.value_source(option) == Some(ValueSource::CommandLine)
+}
+
 fn parse() -> Result<(Cli, bool), ExitCode> {
     let colour = if colours(Stream::Out) && colours(Stream::Err) { ColorChoice::Auto } else { ColorChoice::Never };
     let matches = Cli::command().color(colour).try_get_matches();
-    let parsed = matches.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, wants_json(&matches))));
+    let parsed = matches.and_then(|matches| {
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        if let Command::Mcp(mcp::McpCommand::Serve(args)) = &mut cli.command {
+            args.key_is_named = is_named(&matches, "key");
+        }
+        Ok((cli, wants_json(&matches)))
+    });
     parsed.map_err(|mut error| {
         let line: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
         renamed::suggest(&mut error, &line);

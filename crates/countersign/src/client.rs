@@ -173,6 +173,11 @@ impl Client {
         Ok(Self { way: Way::Embedded(embedded::Embedded::open_whole(data, config)?), signer: None })
     }
 
+    /// The same with a socket, by which others on this machine ask the same gate.
+    pub fn embedded_with_socket(data: &Path, config: &Config) -> Result<Self> {
+        Ok(Self { way: Way::Embedded(embedded::Embedded::open_with_socket(data, config)?), signer: None })
+    }
+
     /// Signs with a key from now on. Without an origin the gate is asked for its own; anyone who names it does not have to
     /// believe the answer.
     pub fn signing(mut self, key: SigningKey, origin: Option<&str>) -> Result<Self> {

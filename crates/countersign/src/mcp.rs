@@ -20,6 +20,7 @@ pub mod message;
 pub mod methods;
 mod names;
 mod observed;
+pub mod operator;
 mod readings;
 mod refusal;
 pub mod report;

@@ -4,7 +4,7 @@
 use super::Deciding;
 use crate::call::EffectId;
 use crate::fence::{Fenced, InTheWay};
-use crate::pact::catalogue::AGENT;
+use crate::pact::catalogue::{AGENT, APPROVED};
 use crate::pact::{Mode, SourceRead};
 use crate::reason::{ClaimLoss, Reason};
 
@@ -81,10 +81,12 @@ impl Deciding<'_> {
         fenced
     }
 
-    /// What fences can stand on: everything but agents, who must stay revocable.
+    /// What fences can stand on: everything but agents, who must stay revocable, and what an admin has approved of tools. An approval
+    /// must not be kept waiting by a call in doubt, nor its withdrawal; no action writes one, so there is nothing else to keep out.
     fn fenceable(&self) -> impl Iterator<Item = (usize, &super::Resolved<'_>)> {
         let reads = self.reads.iter().enumerate();
-        reads.filter(|(at, _)| self.kind.reads.get(*at).is_some_and(|read| read.ty.as_str() != AGENT))
+        let stays_free = |ty: &str| ty == AGENT || APPROVED.contains(&ty);
+        reads.filter(move |(at, _)| self.kind.reads.get(*at).is_some_and(|read| !stays_free(read.ty.as_str())))
     }
 
     /// Whether the action changes what it reads there. What a call does to an external fact no one says, so its resource

@@ -2,7 +2,7 @@
 
 use super::budgets::named::Named;
 use super::check::Checker;
-use super::diagnostic::Problems;
+use super::diagnostic::{Problems, closest};
 use super::facts::Facts;
 use super::source::{Node, Table, Text, array, shorten, string, table};
 use super::{
@@ -180,9 +180,16 @@ fn check_readings(kind: &ActionType, span: &Range<usize>, problems: &mut Problem
 
 /// What the action rests on, where it is guarded as read.
 fn guard<'a>(source: &'a str, body: &mut Table<'a>, problems: &mut Problems) -> Option<AsRead> {
-    let is_guarded = body.choice("guard", &[("as-read", true), ("none", false)], problems).unwrap_or(false);
+    let choice = body.choice("guard", &[("as-read", true), ("none", false)], problems);
+    // What is misspelt was refused already, and is no other guard.
+    let is_misspelt = choice.is_none() && body.get("guard").is_some();
+    let is_guarded = choice == Some(true);
     let carried = is_carried(body);
-    let rests_on = if carried { Vec::new() } else { tools(source, body, "rests_on", problems) };
+    let rests_on = if carried || is_misspelt_carried(body, problems) {
+        Vec::new()
+    } else {
+        tools(source, body, "rests_on", problems)
+    };
     let must_read = tools(source, body, "must_read", problems);
     let stale_after_ms = body.duration("stale_after", problems);
     if is_guarded {
@@ -192,7 +199,7 @@ fn guard<'a>(source: &'a str, body: &mut Table<'a>, problems: &mut Problems) -> 
         }
         return Some(AsRead { rests_on, carried, must_read, stale_after_ms });
     }
-    if carried || !rests_on.is_empty() || !must_read.is_empty() || stale_after_ms.is_some() {
+    if !is_misspelt && (carried || !rests_on.is_empty() || !must_read.is_empty() || stale_after_ms.is_some()) {
         let message = "`rests_on`, `must_read` and `stale_after` of an action need `guard = \"as-read\"`";
         problems.error(&body.span, message, "add guard = \"as-read\", or leave them out");
     }
@@ -202,6 +209,19 @@ fn guard<'a>(source: &'a str, body: &mut Table<'a>, problems: &mut Problems) -> 
 /// Whether it rests on readings whose values it carries.
 fn is_carried(body: &mut Table<'_>) -> bool {
     body.get("rests_on").is_some_and(|(_, node)| matches!(node.get_ref(), DeValue::String(word) if word == CARRIED))
+}
+
+/// A word in place of a list of tools that is not the one that there is.
+fn is_misspelt_carried(body: &mut Table<'_>, problems: &mut Problems) -> bool {
+    let Some((_, node)) = body.get("rests_on") else { return false };
+    let DeValue::String(word) = node.get_ref() else { return false };
+    let message = format!("`rests_on` cannot be `{}`", shorten(word));
+    let hint = match closest(word, [CARRIED]) {
+        Some(_) => format!("did you mean \"{CARRIED}\"?"),
+        None => format!("write \"{CARRIED}\", or a list of tools: [\"get_stock\"]"),
+    };
+    problems.error(&node.span(), message, hint);
+    true
 }
 
 fn tools<'a>(source: &'a str, body: &mut Table<'a>, key: &'static str, problems: &mut Problems) -> Vec<SmolStr> {

@@ -183,8 +183,7 @@ impl<'a> Checker<'a> {
                 let parses = Expr::from_str(text.value).is_ok();
                 let spans = if parses { errors.iter().map(|error| error.span.clone()).collect() } else { everything() };
                 for error in errors {
-                    let hint =
-                        error.hint.unwrap_or_else(|| "see https://docs.cedarpolicy.com for the syntax".to_owned());
+                    let hint = error.hint.unwrap_or_else(|| syntax_hint(text.value));
                     problems.error(&text.part(&error.span), error.message, hint);
                 }
                 Err(spans)
@@ -269,7 +268,7 @@ impl<'a> Checker<'a> {
             Ok(policies) => policies,
             Err(error) => {
                 let message = format!("this is not a Cedar expression: {error}");
-                problems.error(&text.content(), message, "see https://docs.cedarpolicy.com for the syntax");
+                problems.error(&text.content(), message, syntax_hint(text.value));
                 return false;
             }
         };
@@ -345,4 +344,29 @@ impl Inside<'_> {
 fn plain(message: &str) -> String {
     let rest = message.strip_prefix("for policy `").and_then(|rest| rest.split_once("`, "));
     rest.map_or(message, |(_, rest)| rest).to_owned()
+}
+/// What to do about a text that is no Cedar expression. A fraction is the usual mistake where money is compared.
+fn syntax_hint(text: &str) -> String {
+    let is_fraction = |part: &str| {
+        let (whole, rest) = part.split_once('.').unwrap_or_default();
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits(whole) && digits(rest)
+    };
+    let is_apart = |char: char| !char.is_ascii_alphanumeric() && char != '.';
+    match text.split(is_apart).find(|part| is_fraction(part)) {
+        Some(fraction) => format!(
+            "there are no fractions here: money is a whole number of minor units, so {fraction} at scale 2 is {}",
+            minor(fraction)
+        ),
+        None => "see https://docs.cedarpolicy.com for the syntax".to_owned(),
+    }
+}
+
+/// A fraction in hundredths.
+fn minor(fraction: &str) -> String {
+    let (whole, rest) = fraction.split_once('.').unwrap_or((fraction, ""));
+    let hundredths: String = rest.chars().chain(['0', '0']).take(2).collect();
+    let all = format!("{whole}{hundredths}");
+    let plain = all.trim_start_matches('0');
+    if plain.is_empty() { "0".to_owned() } else { plain.to_owned() }
 }

@@ -162,6 +162,13 @@ impl<'a> Table<'a> {
 
     /// A duration such as `5m`, in milliseconds.
     pub(super) fn duration(&mut self, key: &'static str, problems: &mut Problems) -> Option<u64> {
+        if let Some((_, node)) = self.get(key)
+            && let Some(number) = integer(node.get_ref())
+        {
+            let message = format!("`{key}` must be a duration, but is a number");
+            problems.error(&node.span(), message, format!("say of what, in quotes: \"{number}s\" or \"{number}m\""));
+            return None;
+        }
         let text = self.string(key, problems)?;
         let ms = duration_ms(text.value);
         if ms.is_none() {

@@ -10,7 +10,6 @@ use super::{
     UnusableReading, Why,
 };
 use crate::expression::EvalError;
-use crate::fence;
 use crate::ids::FactId;
 use crate::limits::{
     CALL_TEXT_BYTES_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, FACT_BYTES_MAX, ID_BYTES_MAX, READINGS_MAX, REVIEWS_MAX,
@@ -108,14 +107,7 @@ impl Reason {
             Self::FactClaimed { fact, claim, announced_at, .. } => {
                 format!("{fact} is about to be changed: {claim} was announced at {}", Utc(*announced_at))
             }
-            Self::FactFenced { fact, effect, why } => {
-                let why = match why {
-                    fence::Why::ReliedOn => "relies on it",
-                    fence::Why::FeedHeld => "a feed of it is held until that settles",
-                    fence::Why::WillChange => "will change it",
-                };
-                format!("{fact} is fenced: {effect} is in flight and {why}")
-            }
+            Self::FactFenced { fact, effect, why } => format!("{fact} is fenced: {effect} has not ended, and {why}"),
             Self::ObservationRequired { action, facts } => {
                 format!("`{action}` must be decided on an observation; none was sent of {}", names(facts))
             }
@@ -257,7 +249,12 @@ impl Reason {
                     Utc(*until)
                 );
             }
-            Self::FactFenced { .. } => "retry when that effect is settled; `countersign effect show` prints its state",
+            Self::FactFenced { effect, .. } => {
+                return format!(
+                    "retry when it has; `countersign effect show {effect}` says where it is. One that is in doubt is ended by a probe, or \
+                     by an operator who finds out: countersign effect resolve {effect} settled|failed --reason TEXT"
+                );
+            }
             Self::ObservationRequired { facts, .. } => return format!("observe {} and send the token", names(facts)),
             Self::SessionRequired { .. } => {
                 "open a session (POST /v1/sessions), read in it, and name it in `session`; over MCP, `_meta.countersign.session`"
@@ -276,7 +273,7 @@ impl Reason {
                 let effect = held.effect;
                 return format!(
                     "nothing was sent; call again in half a minute, or an operator finds out what became of {effect} and says so: \
-                     countersign effect resolve {effect}"
+                     countersign effect resolve {effect} settled|failed --reason TEXT"
                 );
             }
             Self::TurnHeld { .. } => "nothing was sent; call again later",
@@ -423,7 +420,7 @@ impl EffectProblem {
             Self::Set { .. } => "nothing was written; correct the parameters, or the pact's `set`",
             Self::FactTooLarge { .. } => "a fact is a record, not a document; keep large content elsewhere",
             Self::NotDispatched | Self::ContextLost | Self::OtherFactsRead | Self::NoCall => {
-                "resolve it by hand: `countersign effect resolve`"
+                "resolve it by hand: `countersign effect resolve EFFECT settled|failed --reason TEXT`"
             }
             _ => "nothing was sent; correct the parameters, or the pact's `call`",
         }

@@ -56,6 +56,14 @@ pub enum Source {
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Source {
+    /// The value, where it stands in the settings themselves.
+    pub fn literal(&self) -> Option<&str> {
+        match self {
+            Self::Literal(value) => Some(value.reveal()),
+            Self::Env(_) | Self::File(_) => None,
+        }
+    }
+
     /// Reads the value; `at` names it in messages.
     pub fn read(&self, at: &str, environment: Environment<'_>) -> Result<Secret> {
         let text = match self {

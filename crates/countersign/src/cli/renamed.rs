@@ -12,6 +12,15 @@ pub fn suggest(error: &mut Error, line: &[String]) {
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
 }
 
+/// A trial of a server whose command was written in several words.
+fn quoted(words: &[&str]) -> Option<String> {
+    let is_plain = |word: &&&str| !word.starts_with('-');
+    let first = words.first().filter(|word| is_plain(word))?;
+    // What follows may be options of the server's, or of the trial.
+    let rest: Vec<&str> = words.iter().skip(1).copied().collect();
+    rest.first().filter(|_| !first.contains(' ')).map(|_| format!("mcp try '{first} {}'", rest.join(" ")))
+}
+
 /// The command of today for a command line without the program's name.
 fn instead(line: &[String]) -> Option<String> {
     let words: Vec<&str> = line.iter().map(String::as_str).skip_while(|word| word.starts_with('-')).collect();
@@ -27,6 +36,7 @@ fn instead(line: &[String]) -> Option<String> {
         "delegate" => "delegation new",
         "entry" => "ledger show",
         "erase" => "ledger erase",
+        "mcp" if next == "try" => return quoted(rest.get(1..).unwrap_or_default()),
         "mcp" if next.starts_with('-') => "mcp serve",
         "verify" if is_given("--key") => "verify --log-key",
         "check" => "act --check",

@@ -3,6 +3,7 @@
 use super::attempts::Lost;
 use super::{ANSWER_BYTES_MAX, Answer, Call, Client};
 use crate::commands::Failure;
+use crate::commands::serve::operators::{Operators, Socket};
 use crate::config::{Config, OPERATOR_SOCKET};
 use crate::data::DataFolder;
 use crate::http::Reach;
@@ -46,6 +47,8 @@ pub struct Embedded {
     runtime: Runtime,
     /// Carries calls out; only where the process stays for long enough to see to them.
     outbox: Option<Outbox>,
+    /// Others on this machine who ask the same gate.
+    others: Option<Operators>,
 }
 
 impl Embedded {
@@ -58,6 +61,21 @@ impl Embedded {
     pub(super) fn open_whole(data: &Path, config: &Config) -> Result<Self> {
         let folder = DataFolder::find(data)?;
         Self::open_with(data, config, crate::adapters::all(config, &folder.origin)?, true)
+    }
+
+    /// The same, with the socket that `serve` would have.
+    pub(super) fn open_with_socket(data: &Path, config: &Config) -> Result<Self> {
+        let mut opened = Self::open_whole(data, config)?;
+        // Without it this process works all the same.
+        let socket = Socket::bind(config, data).and_then(|socket| {
+            let serve = |socket: Socket| socket.serve(opened.router.clone());
+            socket.map(serve).transpose()
+        });
+        match socket {
+            Ok(others) => opened.others = others,
+            Err(error) => crate::terminal::note(format_args!("note: no one else can ask this gate: {error}")),
+        }
+        Ok(opened)
     }
 
     fn open_with(data: &Path, config: &Config, adapters: Adapters, calls: bool) -> Result<Self> {
@@ -84,6 +102,7 @@ impl Embedded {
             gate,
             outbox: outbox.context("the system gives no threads for the outbox")?,
             runtime: runtime.context("the system gives no runtime")?,
+            others: None,
         })
     }
 
@@ -112,6 +131,9 @@ impl Embedded {
     }
 
     pub(super) fn close(self) -> Result<()> {
+        if let Some(others) = self.others {
+            others.stop();
+        }
         drop(self.router);
         drop(self.runtime);
         if let Some(outbox) = self.outbox {

@@ -195,7 +195,7 @@ fn show(effect: &Effect) {
     match effect.probed {
         Some(true) => note("It is probed until its outcome is known; you do not have to do anything."),
         Some(false) => note(format_args!(
-            "Find out whether it happened, then `countersign effect resolve {} settled|failed --reason …`",
+            "Find out whether it happened, then `countersign effect resolve {} settled|failed --reason TEXT`",
             effect.effect
         )),
         None => note(format_args!("See `countersign ledger show {}`.", effect.entry)),

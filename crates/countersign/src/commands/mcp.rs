@@ -1,31 +1,36 @@
 //! `countersign mcp`: the gateway in front of MCP servers.
 
 mod approve;
+mod reach;
 mod report;
+mod started;
 mod trial;
 
 pub use approve::read_tools;
+pub use started::{doubt, shadow_in_force};
+
+use self::started::{check_proposals, check_set_up, warn_of_doubts};
 
 use super::observe::agent as agent_name;
-use super::serve::{LogFormat, ended, logging};
+use super::serve::{LogFormat, bound, ended, logging};
 use super::{Connection, Exit, Failure, Outcome, is_refused, is_refused_as};
 use crate::client::{Call, Client};
 use crate::config::{self, Config};
 use crate::connections;
 use crate::mcp::Gateway;
+use crate::mcp::operator::OperatorCommands;
 use crate::mcp::buffers::Buffers;
 use crate::mcp::downstream::{http, stdio};
-use crate::mcp::gate::{AS_READ, GateClient, PACT_NAME, SHADOW_TYPE};
-use crate::mcp::mapping::Mapping;
-use crate::mcp::settings::{self, Guard, Place, Proposal, Unmapped};
+use crate::mcp::gate::GateClient;
+use crate::mcp::settings::{self, Place, Unmapped};
 use crate::mcp::upstream::Alive;
 use crate::terminal::note;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
-use countersign_api::{CallerResponse, ErrorCode, PactList};
+use countersign_api::{CallerResponse, ErrorCode};
 use countersign_core::ids::Digest;
 use ed25519_dalek::SigningKey;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,6 +87,9 @@ pub struct ServeArgs {
     listen: Option<String>,
     #[command(flatten)]
     connection: Connection,
+    /// Whether the key was named on the command line: then no other is looked for.
+    #[arg(skip)]
+    pub key_is_named: bool,
 }
 
 /// The servers that a command is about.
@@ -185,7 +193,7 @@ fn open_gateway(
             None => stdio::serve(&gateway, &alive, told).await.context("the client cannot be spoken to"),
             Some(listen) => {
                 let listener = tokio::net::TcpListener::bind(listen).await;
-                let listener = listener.with_context(|| format!("cannot listen on {listen}"))?;
+                let listener = listener.map_err(|error| bound(error.into(), listen))?;
                 note(format_args!("Listening on http://{}/mcp", listener.local_addr()?));
                 let router = http::router(Arc::clone(&gateway), alive.clone(), idle);
                 // Half of the descriptors are for the servers behind: each session has its own.
@@ -214,10 +222,16 @@ fn open_gateway(
 fn gate(args: &ServeArgs, upstreams: &[(String, Place)], config: &Config) -> Result<GateClient> {
     let unmapped = args.unmapped.unwrap_or(config.mcp.unmapped);
     let mut agent = agent_name(args.agent.as_deref(), &args.connection, config)?;
-    // The agent's own key comes first: `COUNTERSIGN_KEY` is an operator's for most people.
+    // The agent's own key comes before `COUNTERSIGN_KEY`, which is an operator's for most people, and not before one that is named here.
     let own_key = args.keys.clone().unwrap_or_default().join(format!("{agent}.key"));
-    let key = if own_key.exists() { Some(own_key.clone()) } else { args.connection.key.clone() };
+    let goes_by_own = own_key.exists() && !args.key_is_named;
+    let key = if goes_by_own { Some(own_key.clone()) } else { args.connection.key.clone() };
     let connection = Connection { key, ..args.connection.clone() };
+    for (name, place) in upstreams {
+        if let Some(data) = &connection.data {
+            warn_of_reach(data, name, place);
+        }
+    }
     let client = match &connection.data {
         // The gate is in this process, so its workers are too, and know the servers that the gateway knows.
         Some(data) => {
@@ -229,14 +243,29 @@ fn gate(args: &ServeArgs, upstreams: &[(String, Place)], config: &Config) -> Res
     };
     check_identity(&client, &mut agent, connection.key_file(config), &own_key)?;
     check_set_up(&client, upstreams);
+    let operator = OperatorCommands::at(connection.data.as_deref());
+    warn_of_doubts(&client, &operator);
     let key = connection.key_file(config).map(crate::key_file::read).transpose()?;
     // Told apart by where they are: a session of one gate is none of another's.
     let data = connection.data.as_ref().map(|data| data.canonicalize().unwrap_or_else(|_| data.clone()));
     let server = connection.server.as_deref().or(config.server.as_deref()).unwrap_or_default();
     let name = data.map_or_else(|| server.to_owned(), |data| data.display().to_string());
     let gate = GateClient::new(client, agent.clone(), unmapped, secret(key.as_ref(), &agent)).noting(&name);
+    let gate = gate.advising(operator);
     check_proposals(&gate, upstreams, unmapped, config);
     Ok(gate)
+}
+
+/// Warns of a server that is given the folder of the gate: its keys are there.
+pub fn warn_of_reach(data: &Path, name: &str, place: &Place) {
+    if let Some(folder) = reach::served(data, place) {
+        note(format_args!(
+            "warning: the server `{name}` is given {}, and can reach {} there, with the gate's keys: whoever calls its tools can take the \
+             gate over. Move one of the two",
+            folder.display(),
+            data.display()
+        ));
+    }
 }
 
 /// What continuations over standard input are sealed with: known to anyone who holds the agent's key, and the same tomorrow. An open
@@ -282,60 +311,4 @@ fn check_identity(client: &Client, agent: &mut String, key: Option<&Path>, own_k
     }
     *agent = name;
     Ok(())
-}
-
-/// Says early what would otherwise be found out by an agent that sees no tools, or whose calls no pact maps.
-fn check_set_up(client: &Client, upstreams: &[(String, Place)]) {
-    // Whether the gate answers was found out before.
-    let Ok(list) = client.call::<PactList>(Call::get("/v1/pacts")) else { return };
-    if !list.pacts.iter().any(|pact| pact.name == PACT_NAME) {
-        note("note: no tool is approved yet, so none will be shown; see `countersign mcp approve --help`");
-    }
-    let Ok(mapping) = Mapping::read(client, None) else { return };
-    let mapped: BTreeSet<&str> = mapping.upstreams().collect();
-    for name in mapped.into_iter().filter(|name| !upstreams.iter().any(|(known, _)| known == name)) {
-        let known: Vec<&str> = upstreams.iter().map(|(name, _)| name.as_str()).collect();
-        note(format_args!(
-            "note: a pact maps tools of `{name}`, which this gateway does not have: it has {}",
-            known.join(", ")
-        ));
-    }
-}
-
-/// That the guard of a server is off for whoever asks, although the settings do not say so.
-pub fn left_in_shadow(upstream: &str) -> String {
-    format!(
-        "the settings enforce the guard of `{upstream}`, and an admin's fact {SHADOW_TYPE}::\"{upstream}\" still lets agents choose shadow \
-         mode, in which calls are made that should be refused; to end that: countersign mcp approve"
-    )
-}
-
-/// Says where the settings propose what no admin has approved: what was approved counts, and nothing else.
-fn check_proposals(gate: &GateClient, upstreams: &[(String, Place)], unmapped: Unmapped, config: &Config) {
-    for (name, _) in upstreams {
-        let nothing = Proposal::default();
-        let proposal = config.mcp.proposals.get(name).unwrap_or(&nothing);
-        let tools = proposal.tools.iter().filter(|(_, tool)| tool.guard == Some(Guard::AsRead));
-        let tools: Vec<&str> = tools.map(|(tool, _)| tool.as_str()).collect();
-        // Whether the gate answers was found out before.
-        let Ok(guarded) = gate.guarded(name, &tools) else { return };
-        let is_proposed = proposal.guard == Some(Guard::AsRead);
-        let server = (is_proposed && !guarded.server).then(|| name.clone());
-        let missing = tools.iter().filter(|tool| !guarded.tools.contains(**tool)).map(|tool| format!("{name}/{tool}"));
-        for what in server.into_iter().chain(missing) {
-            note(format_args!(
-                "note: the settings propose guard = \"{AS_READ}\" for {what}, and no admin has approved that, so it is not guarded: \
-                 countersign mcp approve"
-            ));
-        }
-        if unmapped != Unmapped::Shadow && guarded.is_watched {
-            note(format_args!("warning: {}", left_in_shadow(name)));
-        }
-        if unmapped == Unmapped::Shadow && guarded.server && !guarded.is_watched {
-            note(format_args!(
-                "note: the settings say unmapped = \"shadow\", and no admin has approved that for the guarded tools of {name}, so \
-                 they are refused where readings differ: countersign mcp approve"
-            ));
-        }
-    }
 }

@@ -1,21 +1,23 @@
 //! `countersign serve`: a gate that runs.
 
 mod detach;
-mod operators;
+pub(crate) mod operators;
 
 pub use detach::LISTENING;
 
-use super::mcp::left_in_shadow;
+use super::mcp::{doubt, shadow_in_force, warn_of_reach};
 use super::{Exit, Failure, Folder, Outcome};
 use crate::config::{self, Config, LISTEN};
 use crate::connections;
 use crate::data::DataFolder;
 use crate::http::Reach;
+use crate::mcp::operator::OperatorCommands;
 use crate::mcp::gate::SHADOW_TYPE;
-use crate::mcp::settings::Unmapped;
 use crate::terminal::{count, note, progress, time};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
+use countersign_core::call;
+use countersign_core::effect::Phase;
 use countersign_core::ids::{FactId, FactType};
 use countersign_core::value::{Attributes, Value};
 use countersign_engine::gate::{Gate, OpenReport};
@@ -97,6 +99,10 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let (gate, report) = opened?;
     describe(&report, gate.now_ms());
     warn_of_shadow(&gate, config);
+    warn_of_doubts(&gate);
+    for (name, place) in &config.mcp.upstreams {
+        warn_of_reach(&config.data(args.folder.data.as_deref()), name, place);
+    }
     if !adapters.is_empty() {
         let names: Vec<_> = adapters.keys().map(smol_str::SmolStr::as_str).collect();
         note(format_args!("Calls go out through {}.", names.join(", ")));
@@ -122,11 +128,8 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     Ok(Outcome::Yes)
 }
 
-/// Says where the settings enforce a guard that agents can still have off.
+/// Says which servers are only watched: agents can have calls made there that their guard would refuse.
 fn warn_of_shadow(gate: &Gate, config: &Config) {
-    if config.mcp.unmapped == Unmapped::Shadow {
-        return;
-    }
     for name in config.mcp.upstreams.keys() {
         let fact = FactType::new(SHADOW_TYPE).ok().and_then(|ty| FactId::new(ty, name.as_str()).ok());
         let value = fact.and_then(|fact| gate.fact(&fact)).and_then(|fact| fact.value.clone());
@@ -135,8 +138,27 @@ fn warn_of_shadow(gate: &Gate, config: &Config) {
             _ => false,
         };
         if value.is_some_and(|value| !is_over(&value)) {
-            note(format_args!("warning: {}", left_in_shadow(name)));
+            note(format_args!("warning: {}", shadow_in_force(name, config.mcp.unmapped)));
         }
+    }
+}
+
+/// Says which calls are in doubt: nothing ends that by itself, unless something probes.
+fn warn_of_doubts(gate: &Gate) {
+    // A gate that runs is reached without naming its folder.
+    let operator = OperatorCommands::default();
+    let view = gate.view();
+    for (id, effect) in view.effects_open() {
+        let Phase::InDoubt { flight, .. } = &effect.phase else { continue };
+        let sent = &flight.dispatched.call;
+        let what = match &sent.send {
+            Some(call::Send::Tool { tool, .. }) => format!("{}/{tool}", sent.adapter),
+            _ => format!("{}.{}", effect.action.pact, effect.action.action),
+        };
+        let fenced = flight.dispatched.fenced.iter();
+        let held = fenced.map(|fenced| view.held_feeds(&fenced.fact).count()).sum();
+        let is_probed = sent.probe.is_some();
+        note(format_args!("warning: {}", doubt(&id.to_string(), &what, held, is_probed, &operator)));
     }
 }
 
@@ -244,7 +266,7 @@ pub(super) fn is_ignored(signal: SignalKind) -> bool {
         .is_some_and(|mask| mask >> (signal.as_raw_value() - 1) & 1 == 1)
 }
 
-fn bound(error: anyhow::Error, listen: SocketAddr) -> anyhow::Error {
+pub(super) fn bound(error: anyhow::Error, listen: SocketAddr) -> anyhow::Error {
     let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
     match io.map(std::io::Error::kind) {
         Some(std::io::ErrorKind::AddrInUse) => Failure::cannot(format!("{listen} is in use by another process"))

@@ -134,6 +134,8 @@ impl Draft {
         let finished = fs::rename(root.join(ORIGIN_DRAFT), root.join(ORIGIN));
         finished.with_context(|| format!("cannot finish {}", root.display()))?;
         self.is_over = true;
+        // No harm where it cannot be written, or is there already.
+        let _ = write(&root.join(".gitignore"), b"*\n", 0o644);
         sync_dir(root)?;
         // A marker that cannot be removed does no harm.
         let _ = fs::remove_file(root.join(MARKER));

@@ -9,7 +9,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use countersign_api::{ErrorBody, ErrorDetail};
+use countersign_api::{ErrorBody, ErrorCode, ErrorDetail};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -30,6 +30,7 @@ pub async fn outermost(State(app): State<Arc<App>>, request: Request, next: Next
     let id = request_id(request.headers());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    let request_is_get = request.method() == Method::GET;
     let span = tracing::info_span!("request", id, method = known_method(request.method()), route);
     #[cfg(debug_assertions)]
     let method = request.method().clone();
@@ -39,7 +40,9 @@ pub async fn outermost(State(app): State<Arc<App>>, request: Request, next: Next
         #[cfg(debug_assertions)]
         is_listed(&method, route, code);
         app.metrics.refused(code);
-        if let Some(unlogged) = REFUSALS.may_log() {
+        // Whoever looks whether there is a fact is answered, and not refused.
+        let looks = code == ErrorCode::FactNotFound.as_str() && request_is_get;
+        if let Some(unlogged) = (!looks).then(|| REFUSALS.may_log()).flatten() {
             span.in_scope(|| {
                 tracing::info!(
                     status = response.status().as_u16(),

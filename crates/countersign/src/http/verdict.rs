@@ -310,7 +310,9 @@ impl Said {
                 _ => {}
             }
         }
-        verdict.shadowed = self.shadowed.as_ref().map(in_words);
+        // It was let go: what a refusal would say to do about it does not hold.
+        let hint = "shadow mode: it was not refused, and `countersign mcp report` counts it";
+        verdict.shadowed = self.shadowed.as_ref().map(|reason| Shadowed { hint: hint.to_owned(), ..in_words(reason) });
         verdict.wrote =
             self.wrote.into_iter().map(|(fact, version)| Wrote { fact: fact.to_string(), version }).collect();
         verdict.waived_by = self.waived_by;

@@ -215,8 +215,15 @@ fn left_out(tool: &Tool, why: &str) -> String {
 fn doc(tool: &Tool) -> Option<String> {
     let text: String = serde_json::from_str(tool.member("description")?.get()).ok()?;
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-    let line: String = line.chars().take(DOC_CHARS_MAX).collect();
-    Some(toml::Value::String(line).to_string())
+    Some(toml::Value::String(shortened(line)).to_string())
+}
+
+/// The beginning of a long line, which ends with a word.
+fn shortened(line: &str) -> String {
+    let Some((end, _)) = line.char_indices().nth(DOC_CHARS_MAX) else { return line.to_owned() };
+    let start = line.get(..end).unwrap_or_default();
+    let whole = start.rsplit_once(char::is_whitespace).map_or(start, |(words, _)| words);
+    format!("{}…", whole.trim_end())
 }
 
 /// A type name from a word: `bank_account` is `BankAccount`.

@@ -5,6 +5,7 @@
 //! (`calls.toml`). So every one is an entry before it is sent, and halts, standings and revocations hold for it without a line of
 //! code here.
 
+use super::operator::OperatorCommands;
 use super::delivery::Delivery;
 use super::gated::Calls;
 use super::message::Raw;
@@ -48,6 +49,8 @@ pub struct GateClient {
     pub(super) client: Client,
     pub(super) agent: String,
     pub(super) calls: Calls,
+    /// What operators are told to run.
+    pub(super) operator: OperatorCommands,
     unmapped: Unmapped,
     /// What the words of a client over standard input are sealed with, the same after a restart.
     secret: [u8; 32],
@@ -55,8 +58,6 @@ pub struct GateClient {
     notes: Option<Notes>,
     /// By which names its agent knows tools.
     pub(super) names: Names,
-    /// Whether the gate is a trial, which has no admin to approve anything.
-    pub(super) is_trial: bool,
 }
 
 /// A call of a tool, as a client makes it.
@@ -140,6 +141,10 @@ pub struct Guarded {
     pub is_watched: bool,
     /// Those that are guarded of the tools that were asked about.
     pub tools: HashSet<String>,
+    /// Those that count as tools that only read.
+    pub reads: HashSet<String>,
+    /// Those that are not approved at all.
+    pub unknown: HashSet<String>,
 }
 
 /// Whether a tool is approved as it is.
@@ -167,8 +172,8 @@ fn is_watched_at(value: &Value, now: SystemTime) -> bool {
 impl GateClient {
     /// Asks this gate in the name of this agent.
     pub fn new(client: Client, agent: String, unmapped: Unmapped, secret: [u8; 32]) -> Self {
-        let (calls, names) = (Calls::default(), Names::default());
-        Self { client, agent, calls, unmapped, secret, notes: None, names, is_trial: false }
+        let (calls, names, operator) = (Calls::default(), Names::default(), OperatorCommands::default());
+        Self { client, agent, calls, operator, unmapped, secret, notes: None, names }
     }
 
     /// Tells its agent of tools by these names.
@@ -176,9 +181,9 @@ impl GateClient {
         Self { names, ..self }
     }
 
-    /// Says of a trial what an operator does there.
-    pub fn of_trial(self) -> Self {
-        Self { is_trial: true, ..self }
+    /// Says what operators are told to run.
+    pub fn advising(self, operator: OperatorCommands) -> Self {
+        Self { operator, ..self }
     }
 
     /// Notes sessions over standard input under the gate's name, and goes on in those that were cut off.
@@ -244,8 +249,22 @@ impl GateClient {
         let mut values = self.values(facts)?;
         let server = is_guarded(values.next().flatten().as_ref());
         let is_watched = values.next().flatten().is_some_and(|value| is_watched_at(&value, SystemTime::now()));
-        let tools = tools.iter().zip(values).filter(|(_, value)| is_guarded(value.as_ref()));
-        Ok(Guarded { server, is_watched, tools: tools.map(|(tool, _)| (*tool).to_owned()).collect() })
+        let (mut guarded, mut reads, mut unknown) = (HashSet::new(), HashSet::new(), HashSet::new());
+        for (tool, value) in tools.iter().zip(values) {
+            let tool = (*tool).to_owned();
+            match value {
+                None => drop(unknown.insert(tool)),
+                Some(value) => {
+                    if value.get("read_only") == Some(&Value::Bool(true)) {
+                        reads.insert(tool.clone());
+                    }
+                    if is_guarded(Some(&value)) {
+                        guarded.insert(tool);
+                    }
+                }
+            }
+        }
+        Ok(Guarded { server, is_watched, tools: guarded, reads, unknown })
     }
 
     /// Whether the gate itself makes calls of an upstream, so that a call may not be over when it is answered.

@@ -151,7 +151,7 @@ impl GateClient {
             members.extend(new_word(upstream, verdict, seen).map(|word| ("continuation".to_owned(), json!(word))));
             members.insert("retry".to_owned(), json!({"how": "continue", "after_ms": 1000}));
         }
-        Err(Refusal::of_verdict(verdict, Advice::default(), object))
+        Err(Refusal::of_verdict(verdict, Advice::default(), object).advised(&self.operator))
     }
 
     /// Carries out a call that a pact maps; the result for the client.
@@ -219,7 +219,7 @@ impl GateClient {
             return Err(Refusal::of_unkept(&verdict));
         }
         let knows = Knows { names: &self.names, mapping, upstream, tool: Some(tool) };
-        Self::told(knows, &verdict, Word::New(seen))
+        self.told(knows, &verdict, Word::New(seen))
     }
 
     /// What is told of a key that another action was asked for under: most often the same call, made through a gateway that was
@@ -262,11 +262,17 @@ impl GateClient {
         // The pacts only say what to read again; a verdict is told without them.
         let mapping = self.mapping().unwrap_or_default();
         let knows = Knows { names: &self.names, mapping: &mapping, upstream, tool: None };
-        Self::told(knows, &verdict, Word::Given(&given))
+        self.told(knows, &verdict, Word::Given(&given))
+    }
+
+    /// A verdict whose hint an operator can run: the gate does not know by which folder it is reached.
+    pub(super) fn with_whole_commands(&self, verdict: &Verdict) -> Verdict {
+        Verdict { hint: verdict.hint.as_deref().map(|hint| self.operator.completed(hint)), ..verdict.clone() }
     }
 
     /// What a client is told of a verdict, and of a call that is not over by which word to ask for it.
-    fn told(knows: Knows<'_>, verdict: &Verdict, word: Word<'_>) -> Result<Raw, Refusal> {
+    fn told(&self, knows: Knows<'_>, verdict: &Verdict, word: Word<'_>) -> Result<Raw, Refusal> {
+        let verdict = &self.with_whole_commands(verdict);
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
         let put = |object: &mut Value, name: &str, value: Value| {
             if let Some(object) = object.as_object_mut() {
@@ -287,7 +293,7 @@ impl GateClient {
                 put(&mut object, "retry", json!({"how": "continue", "after_ms": 1000}));
             }
         }
-        Err(Refusal::of_verdict(verdict, advice(knows, verdict), object))
+        Err(Refusal::of_verdict(verdict, advice(knows, verdict), object).advised(&self.operator))
     }
 }
 

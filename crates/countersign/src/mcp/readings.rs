@@ -309,6 +309,7 @@ impl GateClient {
         mapping: Option<&Mapping>,
         (seen, delivery, telling): (&Observations, &Delivery, Telling),
     ) -> Result<Raw, Refusal> {
+        let verdict = &self.with_whole_commands(verdict);
         let names = &self.names;
         let name = tool.map_or_else(|| "the tool".to_owned(), |tool| names.of(upstream, &tool.name));
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
@@ -341,7 +342,7 @@ impl GateClient {
             (VerdictKind::Rejected | VerdictKind::Failed, _) => {
                 let refusal = if verdict.code.as_deref() == Some("reading_changed") {
                     put(&mut object, "retry", retry(names, changed));
-                    let hearer = Hearer { names, in_trial: self.is_trial };
+                    let hearer = Hearer { names, operator: &self.operator };
                     let text = in_brief((upstream, hearer), verdict, &mut object, (seen, telling));
                     Refusal::changed(&text, object)
                 } else {

@@ -4,6 +4,7 @@
 use super::advice::Advice;
 use super::direct::not_listed;
 use super::message::{Message, Raw, raw, sent};
+use super::operator::{OperatorCommands, RESOLVES};
 use super::shell::word;
 use super::tool::Tool;
 use crate::commands::{is_refused, is_refused_as, is_unknown};
@@ -165,10 +166,25 @@ impl Refusal {
             VerdictKind::Failed if found == Some(FoundCode::ToolOver.as_str()) => {
                 format!("It may have been carried out: {message}. Look at what it changes before you call it again.")
             }
-            VerdictKind::InDoubt => format!("No one knows whether it was done: {message}. {ask}"),
+            // Asking again finds nothing out: a probe does, or a person.
+            VerdictKind::InDoubt => {
+                let person = verdict.effect.as_ref().map_or_else(String::new, |effect| {
+                    format!(" An operator finds out and says so: countersign effect resolve {effect} {RESOLVES}")
+                });
+                format!(
+                    "No one knows whether it was done: {message}. Do not make the call again; once a probe or a person has found out, \
+                     the tool countersign_continue tells what became of it.{person}"
+                )
+            }
             _ => format!("Not done: {message}{end}{hint}").trim_end().to_owned(),
         };
         Self { code: BY_VERDICT, text, object }
+    }
+
+    /// With commands that an operator can run as they are.
+    pub fn advised(mut self, operator: &OperatorCommands) -> Self {
+        self.text = operator.completed(&self.text);
+        self
     }
 
     /// It was done, and what the tool answered was too long to keep; clients expect a structure that no one has any more.

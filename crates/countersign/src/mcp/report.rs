@@ -9,12 +9,12 @@ mod readings;
 pub use propose::Proposal;
 
 use self::readings::Readings;
-use super::gate::{AS_READ, FACT_TYPE, PACT_NAME};
+use super::gate::{AS_READ, FACT_TYPE, PACT_NAME, SHADOW_TYPE};
 use countersign_core::call::{FoundCode, Outcome};
 use countersign_core::code::Code;
 use countersign_core::decision::Decision;
 use countersign_core::ids::FactId;
-use countersign_core::pact::SendRule;
+use countersign_core::pact::{Mode, SendRule};
 use countersign_core::reason::Reason;
 use countersign_core::record::{Decided, Dispatch, Entry, Event, Settle};
 use countersign_core::session::{READING, SESSION, SessionId};
@@ -40,6 +40,8 @@ pub struct Report {
     pub readings: BTreeMap<String, Read>,
     /// Whether anything was let pass that would have been refused.
     pub is_shadowed: bool,
+    /// Whether more is, as far as the ledger says: an admin's word, a pact, or the settings that the latest call came with.
+    pub shadow_in_force: bool,
     /// What might be approved otherwise.
     pub proposals: Vec<Proposal>,
 }
@@ -55,7 +57,11 @@ pub struct Calls {
     pub would_refuse: u64,
     /// Those that would have been refused and were not made either: nothing could be sent.
     pub not_made: u64,
-    /// Why, for both.
+    /// Those that were let go and did not happen for another reason: a server that could not be reached, an error of a tool.
+    pub failed: u64,
+    /// Those of which no one knows whether they happened.
+    pub in_doubt: u64,
+    /// Why, for those that were refused and those that would have been.
     pub reasons: Vec<Because>,
     /// Whether some passed that no guard and no pact decided on.
     pub unguarded: bool,
@@ -65,6 +71,8 @@ pub struct Calls {
 #[derive(Debug, Default, Serialize)]
 pub struct Because {
     pub code: String,
+    /// Whether these calls were made all the same: in shadow mode.
+    pub made: bool,
     /// In a sentence.
     pub message: String,
     /// How many calls.
@@ -96,6 +104,8 @@ struct AsRead {
     shadowed: Option<Reason>,
     /// Whether it was counted as one that would have been refused.
     is_counted: bool,
+    /// Whether it was counted as one in doubt.
+    in_doubt: bool,
 }
 
 /// Reads a ledger, entry by entry.
@@ -111,14 +121,29 @@ pub struct Collector {
     read_only: BTreeSet<String>,
     /// Versions of readings that were found changed before.
     known: HashSet<(FactId, u64)>,
+    /// Until when servers are only watched, in ledger milliseconds.
+    watched: BTreeMap<String, u64>,
+    /// The pacts that have an action in shadow mode.
+    shadowing: BTreeSet<String>,
+    /// Whether the latest call that no pact maps came with settings that let it pass.
+    lets_pass: bool,
+    /// The time of the latest entry.
+    time_ms: u64,
 }
 
 impl Collector {
     /// Takes in the next entry.
     pub fn entry(&mut self, entry: &Entry) {
         self.report.entries = self.report.entries.saturating_add(1);
+        self.time_ms = entry.time_ms;
         match &entry.event {
             Event::Pact(pact) => {
+                // The gateway's own watches what an admin has put into shadow mode.
+                let shadows = pact.actions.values().any(|action| action.mode == Mode::Shadow);
+                match shadows && pact.name.as_str() != PACT_NAME {
+                    true => self.shadowing.insert(pact.name.to_string()),
+                    false => self.shadowing.remove(pact.name.as_str()),
+                };
                 for (name, action) in &pact.actions {
                     if let Some(call) = &action.call
                         && let SendRule::Tool { tool, .. } = &call.send
@@ -137,6 +162,18 @@ impl Collector {
                 let text = |name: &str| value.and_then(|value| value.get(name)) == Some(&Value::String(AS_READ.into()));
                 self.readings.guarded(write.fact.id(), text("guard"));
             }
+            Event::Feed { write, .. } if write.fact.ty().as_str() == SHADOW_TYPE => {
+                match write.value.as_ref().map(|value| value.get("until")) {
+                    None => drop(self.watched.remove(write.fact.id())),
+                    Some(until) => {
+                        let until = until.and_then(|until| match until {
+                            Value::Long(until) => u64::try_from(*until).ok(),
+                            _ => None,
+                        });
+                        self.watched.insert(write.fact.id().to_owned(), until.unwrap_or(u64::MAX));
+                    }
+                }
+            }
             // The others of this kind are gone on in, or closed, or note which tool has answered.
             Event::Session { writes }
                 if writes.first().is_some_and(|write| write.fact.id().parse() == Ok(SessionId(entry.index))) =>
@@ -152,12 +189,15 @@ impl Collector {
             Event::Action(decided) => self.decided(entry.index, decided),
             Event::Dispatch(dispatch) => self.dispatched(entry.index, dispatch),
             Event::Settle(settle) => {
-                let shadowed = settle.judged.as_ref().and_then(|judged| judged.shadowed.as_ref());
-                if let (Some(reason), Some(effect)) = (shadowed, self.effects.get(&settle.effect.0)) {
+                let judged = settle.judged.as_ref();
+                // What is decided on facts as they are read right before the call is decided here.
+                let blocked = judged.and_then(|judged| judged.blocked.as_ref()).or(settle.stopped.as_ref());
+                let shadowed = judged.and_then(|judged| judged.shadowed.as_ref());
+                if let (Some(reason), Some(effect)) = (blocked.or(shadowed), self.effects.get(&settle.effect.0)) {
                     let tool = effect.tool.clone();
-                    self.because(&tool, reason, entry.index, false, false);
+                    self.because(&tool, reason, entry.index, blocked.is_some(), false);
                 }
-                self.settled(settle);
+                self.settled(settle, blocked.is_some());
             }
             Event::Erased(_) => self.report.erased = self.report.erased.saturating_add(1),
             _ => {}
@@ -192,7 +232,7 @@ impl Collector {
             self.because(&tool, reason, index, false, false);
         }
         let is_counted = shadowed.is_some() && of(SESSION).next().is_none();
-        self.effects.insert(index, AsRead { tool, rests_on, shadowed, is_counted });
+        self.effects.insert(index, AsRead { tool, rests_on, shadowed, is_counted, in_doubt: false });
     }
 
     /// A call that the gateway passed on, or would have.
@@ -200,6 +240,7 @@ impl Collector {
         if self.read_only.contains(tool) {
             return;
         }
+        self.lets_pass = unmapped == "shadow";
         let calls = self.report.calls.entry(tool.to_owned()).or_default();
         calls.calls = calls.calls.saturating_add(1);
         if let Some(reason) = decision.blocked() {
@@ -212,7 +253,7 @@ impl Collector {
             calls.would_refuse = calls.would_refuse.saturating_add(1);
             self.report.is_shadowed = true;
             let message = "no pact maps it, and it is not guarded".to_owned();
-            count(calls, Code::PreconditionFailed.as_str(), message, index, false);
+            count(calls, (Code::PreconditionFailed.as_str(), true), message, index, false);
         }
     }
 
@@ -244,16 +285,24 @@ impl Collector {
         }
     }
 
-    /// What was counted as made was not, where nothing was sent.
-    fn settled(&mut self, settle: &Settle) {
-        if settle.outcome != Outcome::Failed || was_sent(settle.evidence.found.code) {
+    /// What a call came to. What was counted as made was not, where nothing was sent.
+    fn settled(&mut self, settle: &Settle, is_refused: bool) {
+        let Some(effect) = self.effects.get_mut(&settle.effect.0) else { return };
+        let calls = self.report.calls.entry(effect.tool.clone()).or_default();
+        if std::mem::replace(&mut effect.in_doubt, settle.outcome == Outcome::InDoubt) {
+            calls.in_doubt = calls.in_doubt.saturating_sub(1);
+        }
+        calls.in_doubt = calls.in_doubt.saturating_add(u64::from(effect.in_doubt));
+        if settle.outcome != Outcome::Failed || is_refused {
             return;
         }
-        let Some(effect) = self.effects.get_mut(&settle.effect.0).filter(|effect| effect.is_counted) else { return };
-        effect.is_counted = false;
-        let calls = self.report.calls.entry(effect.tool.clone()).or_default();
-        calls.would_refuse = calls.would_refuse.saturating_sub(1);
-        calls.not_made = calls.not_made.saturating_add(1);
+        if effect.is_counted && !was_sent(settle.evidence.found.code) {
+            effect.is_counted = false;
+            calls.would_refuse = calls.would_refuse.saturating_sub(1);
+            calls.not_made = calls.not_made.saturating_add(1);
+            return;
+        }
+        calls.failed = calls.failed.saturating_add(1);
     }
 
     fn because(&mut self, tool: &str, reason: &Reason, index: u64, is_refused: bool, is_again: bool) {
@@ -261,14 +310,17 @@ impl Collector {
         let sum = if is_refused { &mut calls.refused } else { &mut calls.would_refuse };
         *sum = sum.saturating_add(1);
         self.report.is_shadowed |= !is_refused;
-        count(calls, reason.code().as_str(), self.readings.said(reason), index, is_again);
+        count(calls, (reason.code().as_str(), !is_refused), self.readings.said(reason), index, is_again);
     }
 
-    /// What was found.
-    pub fn finish(self) -> Report {
-        let Self { mut report, readings, .. } = self;
+    /// What was found, as of now; in a trial, with how it was started.
+    pub fn finish(self, now_ms: u64, trial: Option<&[String]>) -> Report {
+        let Self { mut report, readings, watched, shadowing, lets_pass, time_ms, .. } = self;
+        let now_ms = now_ms.max(time_ms);
+        let is_watched = watched.values().any(|until| *until > now_ms);
+        report.shadow_in_force = is_watched || lets_pass || !shadowing.is_empty();
         report.readings = readings.report();
-        report.proposals = propose::proposals(&report, &readings);
+        report.proposals = propose::proposals(&report, &readings, trial);
         report
     }
 }
@@ -293,10 +345,11 @@ fn was_sent(found: FoundCode) -> bool {
     !unsent.contains(&found)
 }
 
-fn count(calls: &mut Calls, code: &str, message: String, index: u64, is_again: bool) {
-    let at = calls.reasons.iter().position(|reason| reason.code == code && reason.message == message);
+fn count(calls: &mut Calls, (code, made): (&str, bool), message: String, index: u64, is_again: bool) {
+    let is_same = |reason: &Because| reason.code == code && reason.made == made && reason.message == message;
+    let at = calls.reasons.iter().position(is_same);
     let at = at.unwrap_or_else(|| {
-        calls.reasons.push(Because { code: code.to_owned(), message, ..Because::default() });
+        calls.reasons.push(Because { code: code.to_owned(), made, message, ..Because::default() });
         calls.reasons.len().saturating_sub(1)
     });
     let Some(reason) = calls.reasons.get_mut(at) else { return };

@@ -10,7 +10,7 @@ pub use proposal::{Guard, Proposal};
 use super::buffers::BUFFERED_MAX;
 use super::methods;
 use crate::config::adapters::variables;
-use crate::config::table::{Table, number};
+use crate::config::table::{Table, number, suggestion};
 use crate::hinted::bail_hinted;
 use anyhow::{Result, bail};
 use countersign_core::pact::duration_ms;
@@ -189,12 +189,26 @@ pub fn checked_paths(paths: &[String]) -> Result<()> {
     }
 }
 
+/// The same for what is left out. What names all of an answer would leave nothing to compare, and every write would run.
+pub fn checked_ignored(paths: &[String]) -> Result<()> {
+    checked_paths(paths)?;
+    let is_all = |path: &&String| path.split('/').all(|step| step.is_empty() || step == "*");
+    match paths.iter().find(is_all) {
+        Some(path) => bail_hinted!(
+            "leaving out `{path}` leaves nothing to compare";
+            "leave out what differs by itself, such as /updated_at. To let no write rest on what a tool answers: `countersign mcp approve \
+             SERVER/TOOL --guard none`, or `mcp try … --writes TOOL`"
+        ),
+        None => Ok(()),
+    }
+}
+
 fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
     let hint =
         format!("write [mcp.upstream.{name}] with `command = [\"program\", \"argument\"]` or `url = \"http://…\"`");
     let Some(table) = value.as_table() else { bail_hinted!("key `mcp.upstream.{name}` must be a table"; "{hint}") };
     if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        bail_hinted!("key `mcp.upstream.{name}.{unknown}` is not known"; "{hint}");
+        bail_hinted!("key `mcp.upstream.{name}.{unknown}` is not known"; "{}", suggestion(unknown, &KEYS));
     }
     let env = match table.get("env") {
         None => Vec::new(),
@@ -210,7 +224,12 @@ fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
             Ok(Place::Command(Program { words, env }))
         }
         (None, Some(url)) => address(url),
-        _ => bail!("the upstream `{name}` has no place\n{hint}"),
+        (Some(Value::String(line)), None) => {
+            let split = words(line).unwrap_or_default();
+            bail!("key `mcp.upstream.{name}.command` must be a list of words\nhint: write it as `command = {split:?}`")
+        }
+        (Some(_), Some(_)) => bail!("`{name}` has a `command` and a `url`\nhint: leave one of them out"),
+        _ => bail!("`{name}` needs `command = [\"program\", \"argument\"]` or `url = \"http://…\"`\n{hint}"),
     }
 }
 

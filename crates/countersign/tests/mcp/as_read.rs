@@ -11,6 +11,7 @@ mod limits;
 mod mapped;
 mod naming;
 mod newcomer;
+mod operating;
 mod several;
 mod shop;
 mod sloppy;

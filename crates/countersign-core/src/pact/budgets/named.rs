@@ -102,7 +102,13 @@ pub(super) fn charged(
         return None;
     };
     if let Some(why) = defined.as_ref().and_then(|defined| misfit(defined, charged)) {
-        problems.error(&name.content(), format!("budget `{}` {why}", name.value), FIT_HINT);
+        let hint = match (defined, charged) {
+            (Some(NamedBudget { is_count: false, scale: None, .. }), (Measure::Sum(_), Some(scale))) => {
+                format!("what it adds up is money: add `scale = {scale}` to [budget.{}]", shorten(name.value))
+            }
+            _ => FIT_HINT.to_owned(),
+        };
+        problems.error(&name.content(), format!("budget `{}` {why}", name.value), hint);
         return None;
     }
     named.pact.clone().map(LimitRule::Named)

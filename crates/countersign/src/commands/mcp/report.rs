@@ -1,9 +1,11 @@
 //! `countersign mcp report`.
 
-use crate::commands::{Folder, Outcome, audit, verify};
+use super::trial::kept;
+use crate::commands::{Failure, Folder, Outcome, audit, verify};
 use crate::config::Config;
 use crate::data::LogFolder;
 use crate::mcp::report::{Because, Calls, Collector, Read, Report};
+use crate::mcp::shell::word;
 use crate::terminal::{count, inline, note, say, say_json};
 use anyhow::Result;
 use clap::Args;
@@ -12,6 +14,8 @@ use countersign_engine::audit::AuditError;
 use countersign_engine::fold::walk_options;
 use countersign_engine::storage::Walk as _;
 use countersign_ledger::tree::Frontier;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Say which calls of tools were refused, or would have been in shadow mode, and what to approve
 ///
@@ -20,12 +24,14 @@ use countersign_ledger::tree::Frontier;
 /// write used, tools that nothing guards. Approve what you agree with, and turn shadow mode off: unmapped = "deny" in countersign.toml and
 /// `countersign mcp approve`, or `mcp try` without --shadow.
 ///
+/// Without --data it reads the data folder that is here, or else the trial that was started in this folder.
+///
 /// Reads without taking the folder, so that it can run beside a gate, and while an agent has the folder open.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign mcp report --data countersign-try     of a trial
-  countersign mcp report --json | jq .proposals     of the gate in countersign-data
+  countersign mcp report                            of the gate in countersign-data, or of the trial that was started here
+  countersign mcp report --json | jq .proposals     what it proposes, for a program
 
 Exit codes: 0 reported, 1 the log is broken, 3 it cannot be read")]
 pub struct ReportArgs {
@@ -41,8 +47,10 @@ pub struct ReportArgs {
 
 /// Reports.
 pub fn run(args: &ReportArgs, config: &Config) -> Result<Outcome> {
-    let folder = LogFolder::find(&config.data(args.folder.data.as_deref()))?;
-    let report = of_folder(&folder, args.key.as_deref())?;
+    let data = data(args, config)?;
+    let folder = LogFolder::find(&data)?;
+    let trial = kept::started(&data);
+    let report = of_folder(&folder, args.key.as_deref(), trial.as_deref())?;
     if args.json {
         say_json(&serde_json::to_value(&report)?);
     } else {
@@ -51,7 +59,31 @@ pub fn run(args: &ReportArgs, config: &Config) -> Result<Outcome> {
     Ok(Outcome::Yes)
 }
 
-fn of_folder(folder: &LogFolder, key: Option<&str>) -> Result<Report> {
+/// The folder to report on: the one that is named, the gate's, or that of the trial that was started here.
+fn data(args: &ReportArgs, config: &Config) -> Result<PathBuf> {
+    let usual = config.data(args.folder.data.as_deref());
+    if args.folder.data.is_some() || config.data.is_some() || usual.exists() {
+        return Ok(usual);
+    }
+    match kept::found().as_slice() {
+        [] => Err(Failure::cannot(format!("there is no {} here, and no trial was started here", usual.display()))
+            .hint("name the data folder of a gate with --data; `countersign mcp try` prints that of a trial")
+            .into()),
+        [trial] => {
+            note(format_args!("Of the trial in {}", trial.display()));
+            Ok(trial.clone())
+        }
+        several => {
+            let all = |failure: Failure, trial: &PathBuf| {
+                failure.hint(format!("countersign mcp report --data {}", word(&trial.display().to_string())))
+            };
+            let failure = Failure::usage("several trials were started here");
+            Err(several.iter().fold(failure, all).into())
+        }
+    }
+}
+
+fn of_folder(folder: &LogFolder, key: Option<&str>, trial: Option<&[String]>) -> Result<Report> {
     let key = key.map_or_else(|| folder.public_key(), verify::key)?;
     let mut collector = Collector::default();
     let walked = folder.disk()?.walk(walk_options(&key), Frontier::new(), &mut |placed| {
@@ -61,7 +93,8 @@ fn of_folder(folder: &LogFolder, key: Option<&str>) -> Result<Report> {
         Ok(())
     });
     walked.map_err(|error| audit::broken(AuditError::Storage(error)))?;
-    Ok(collector.finish())
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(collector.finish(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), trial))
 }
 
 fn show(report: &Report) {
@@ -95,7 +128,7 @@ fn show(report: &Report) {
         say(format_args!("  {}", inline(&proposal.run)));
         say(format_args!("      {}", proposal.why.says(proposal.times)));
     }
-    if report.is_shadowed {
+    if report.is_shadowed && report.shadow_in_force {
         say(
             "\nTo refuse from now on what would have been refused: unmapped = \"deny\" under [mcp] in countersign.toml and then \
              `countersign mcp approve`, which ends shadow mode at the gate; or `mcp try` without --shadow; or mode = \"enforce\" in a \
@@ -105,7 +138,7 @@ fn show(report: &Report) {
 }
 
 fn show_calls(tool: &str, calls: &Calls) {
-    let Calls { calls: all, refused, would_refuse, not_made, reasons, .. } = calls;
+    let Calls { calls: all, refused, would_refuse, not_made, failed, in_doubt, reasons, .. } = calls;
     let mut said = vec![count(*all, "call", "calls")];
     if *refused > 0 {
         said.push(format!("{refused} refused"));
@@ -116,14 +149,26 @@ fn show_calls(tool: &str, calls: &Calls) {
     if *not_made > 0 {
         said.push(format!("{not_made} that would have been refused and could not be sent either"));
     }
+    if *failed > 0 {
+        said.push(format!("{failed} failed"));
+    }
+    if *in_doubt > 0 {
+        said.push(format!("{in_doubt} in doubt"));
+    }
     say(format_args!("\n{}: {}", inline(tool), said.join(", ")));
-    for Because { message, calls, again, entries, code } in reasons {
+    for Because { message, calls, again, entries, code, made } in reasons {
         let entries: Vec<String> = entries.iter().map(ToString::to_string).collect();
         let more = if u64::try_from(entries.len()).is_ok_and(|named| named < *calls) { ", …" } else { "" };
         let again = match again {
             0 => String::new(),
-            again => format!("; {again} of them only for a change that a refusal would have told before"),
+            1 => "; 1 of them repeats an earlier refusal".to_owned(),
+            again => format!("; {again} of them repeat an earlier refusal"),
         };
-        say(format_args!("  {calls} × {} ({code}, entry {}{more}{again})", inline(message), entries.join(", ")));
+        let what = if *made { "would have been refused" } else { "refused" };
+        say(format_args!(
+            "  {calls} × {what}: {} ({code}, entry {}{more}{again})",
+            inline(message),
+            entries.join(", ")
+        ));
     }
 }

@@ -1,18 +1,22 @@
 //! `countersign mcp try`: a server, a gate and the gateway in one process.
 
+pub mod kept;
+
 use super::approve::{
     Known, Reader, RestsOn, Terms, approval, approve_as, approve_server_as, current, note_volatile_in_trial, publish,
     put_changed, read_tools, watch,
 };
-use super::{GateClient, Unmapped, open_gateway, secret};
+use super::{GateClient, Unmapped, open_gateway, reach, secret, warn_of_doubts};
 use crate::client::{Call, Client};
 use crate::commands::{Exit, Failure, OPERATOR, Outcome, init, is_refused_as};
 use crate::config::{self, Config};
 use crate::data::ONE_GATE;
 use crate::mcp::adapter::Rules;
+use crate::mcp::operator::OperatorCommands;
 use crate::mcp::draft::only_reads;
 use crate::mcp::gate::SERVER_TYPE;
-use crate::mcp::settings::{self, Place, checked_paths};
+use crate::mcp::settings::{self, Place, checked_ignored, checked_paths};
+use crate::mcp::shell::word;
 use crate::mcp::tool::Tool;
 use crate::terminal::{count, inline, note, say, say_json_text};
 use anyhow::{Context as _, Result};
@@ -29,9 +33,10 @@ const AGENT: &str = "agent";
 
 /// Put the gate in front of an MCP server, right now
 ///
-/// Starts the server, a gate with a data folder of its own, and the gateway, in one process. Every tool of the server is approved as it
-/// is now. What a reading tool answers is kept as a reading; a tool that writes runs only if everything that the agent has read in its
-/// session still reads the same. Nothing has to be written for that.
+/// Starts the server, a gate with a data folder of its own, and the gateway, in one process. The folder, with the ledger and its keys, is
+/// in $XDG_DATA_HOME/countersign/try or ~/.local/share/countersign/try, so that no server that works on the current folder reaches it.
+/// Every tool of the server is approved as it is now. What a reading tool answers is kept as a reading; a tool that writes runs only if
+/// everything that the agent has read in its session still reads the same. Nothing has to be written for that.
 ///
 /// In a terminal it prints what it guards, and what to put into the settings of your agent, and ends. An agent that starts it speaks MCP
 /// with it over standard input and output.
@@ -50,9 +55,10 @@ pub struct TryArgs {
     /// The server: the command that starts it, or its address
     #[arg(value_name = "SERVER")]
     server: String,
-    /// The folder for the ledger; made if it is not there
-    #[arg(long, value_name = "DIR", default_value = "countersign-try")]
-    data: PathBuf,
+    /// The folder for the ledger, outside of what the server can reach; made if it is not there [default: one in
+    /// ~/.local/share/countersign/try for each server and current folder]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// The folder to run in, where relative paths start: the server's and that of --data [default: the current one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
@@ -98,23 +104,35 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     let usage = |error: anyhow::Error| anyhow::Error::from(Failure::of(Exit::Usage, error));
     if let Some(folder) = &args.cwd {
         // Nothing else runs in this process yet.
-        std::env::set_current_dir(folder).with_context(|| format!("{} is no folder to run in", folder.display()))?;
+        std::env::set_current_dir(folder).map_err(|error| {
+            Failure::usage(format!("cannot run in {}: {error}", folder.display()))
+                .hint("--cwd names a folder that is there")
+        })?;
     }
     let listen = args.listen.as_deref().map(config::listen).transpose().map_err(usage)?;
     super::check_loopback(listen)?;
-    checked_paths(&args.ignore).and_then(|()| checked_paths(&args.only)).map_err(usage)?;
+    checked_ignored(&args.ignore).and_then(|()| checked_paths(&args.only)).map_err(usage)?;
+    super::approve::check_options(&args.reads, &args.writes, &args.ignore, &args.only)?;
     let (name, place) = server(args)?;
+    let data = match &args.data {
+        Some(data) => reach::whole(data),
+        None => kept::folder(&name)?,
+    };
+    check_reach(args, &data, &place)?;
     // What an agent reads from standard output is MCP and nothing else.
     let serves = listen.is_some() || !std::io::stdin().is_terminal();
-    if !args.data.exists() {
-        init::make_open(config, &args.data)?;
+    if !data.exists() {
+        init::make_open(config, &data)?;
     }
     let tools = read_tools(&name, &place)?;
     let guarded = guarded(args, &tools)?;
     let mut config = config.clone();
     config.mcp.upstreams = [(name.clone(), place.clone())].into_iter().collect();
-    let client = Client::embedded_whole(&args.data, &config).map_err(|error| in_use(error, &args.data, &name))?;
-    check_folder(&client, &args.data, &name)?;
+    // The settings here may be those of another gate, and so is the socket that they name.
+    config.operator_socket = None;
+    let client = open(&data, &name, &config)?;
+    check_folder(&client, &data, &name)?;
+    kept::note_start(&data, &words(args, &name, &data)?)?;
     publish(&client, OPERATOR)?;
     let agent = json!({"org": "local", "roles": [], "standing": "active", "trust": 500});
     let agent = agent.as_object().cloned().unwrap_or_default();
@@ -138,8 +156,12 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     }
     approve_server_as(&client, OPERATOR, &name)?;
     watch(&client, OPERATOR, &name, args.shadow)?;
+    let operator = OperatorCommands::in_trial(&data);
+    warn_of_doubts(&client, &operator);
+    if !serves || (listen.is_some() && std::io::stdout().is_terminal()) {
+        describe(args, (&name, &data), &guarded, &tools)?;
+    }
     if !serves {
-        describe(args, &name, &guarded, &tools)?;
         let read = guarded.iter().filter(|it| it.reads && it.tool.needs_no_arguments());
         let rules = || Rules::new(&args.ignore, &args.only);
         let readers: Vec<Reader> = read.map(|it| Reader { tool: it.tool.name.clone(), rules: rules() }).collect();
@@ -148,12 +170,62 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
         return Ok(Outcome::Yes);
     }
     let writes = guarded.iter().filter(|it| !it.reads).count();
-    note(format_args!("{name}: {writes} guarded, {} readings.", guarded.len() - writes));
+    let what = if args.shadow { "only watched, in shadow mode" } else { "guarded" };
+    note(format_args!(
+        "{name}: {} {what}, {} read. The ledger is in {}",
+        count(u64::try_from(writes).unwrap_or_default(), "tool", "tools"),
+        guarded.len() - writes,
+        data.display()
+    ));
     let unmapped = if args.shadow { Unmapped::Shadow } else { Unmapped::Deny };
     // A trial that was killed is gone on with by the next one in its folder.
-    let folder = args.data.canonicalize().unwrap_or_else(|_| args.data.clone()).display().to_string();
-    let gate = GateClient::new(client, AGENT.to_owned(), unmapped, secret(None, AGENT)).noting(&folder).of_trial();
+    let folder = data.canonicalize().unwrap_or_else(|_| data.clone()).display().to_string();
+    let gate = GateClient::new(client, AGENT.to_owned(), unmapped, secret(None, AGENT)).noting(&folder);
+    let gate = gate.advising(operator);
     open_gateway(vec![(name, place)], gate, config.mcp.allow_methods.iter().cloned().collect(), listen, &config)
+}
+
+/// Refuses a folder that the server is given, since its keys would be the agent's; warns of one that it may find by itself.
+fn check_reach(args: &TryArgs, data: &Path, place: &Place) -> Result<()> {
+    let shown = data.display();
+    let outside = match &args.data {
+        Some(_) => "leave --data out, or name a folder that the server is not given",
+        None => "name a folder that the server is not given with --data",
+    };
+    if let Some(folder) = reach::served(data, place) {
+        return Err(Failure::usage(format!(
+            "the server can reach {shown}, because it is given {}: the agent could read and write the gate's keys there",
+            folder.display()
+        ))
+        .hint(outside)
+        .into());
+    }
+    if let Some(folder) = reach::run_in(data, place) {
+        note(format_args!(
+            "warning: {shown}, with the gate's keys, lies in the folder that the server runs in, {}. If its tools can read or write files \
+             there, the agent can take the gate over; {outside}",
+            folder.display()
+        ));
+    }
+    Ok(())
+}
+
+/// The gate of the trial: opened here, or that of another window of the same trial, which has the folder open.
+fn open(data: &Path, name: &str, config: &Config) -> Result<Client> {
+    let error = match Client::embedded_with_socket(data, config) {
+        Ok(client) => return Ok(client),
+        Err(error) => error,
+    };
+    match Client::nearby(data, config)? {
+        Some(client) => {
+            note(
+                "note: another window has this trial open, and its gate decides for this one too. When that window ends, start this agent \
+                 again.",
+            );
+            Ok(client)
+        }
+        None => Err(in_use(error, data, name)),
+    }
 }
 
 /// The server's name and where it is.
@@ -191,7 +263,7 @@ fn guarded<'a>(args: &TryArgs, tools: &'a [Tool]) -> Result<Vec<Guarded<'a>>> {
 }
 
 /// Says what is guarded, and how an agent comes to it.
-fn describe(args: &TryArgs, name: &str, guarded: &[Guarded<'_>], tools: &[Tool]) -> Result<()> {
+fn describe(args: &TryArgs, (name, data): (&str, &Path), guarded: &[Guarded<'_>], tools: &[Tool]) -> Result<()> {
     let list = |wanted: &dyn Fn(&Guarded<'_>) -> bool| {
         let names: Vec<String> = guarded.iter().filter(|it| wanted(it)).map(|it| inline(&it.tool.name)).collect();
         names.join(", ")
@@ -201,11 +273,27 @@ fn describe(args: &TryArgs, name: &str, guarded: &[Guarded<'_>], tools: &[Tool])
             say(format_args!("\n{title}: {what}\n  {names}"));
         }
     };
-    say(format_args!("{name}: {}", count(u64::try_from(tools.len()).unwrap_or_default(), "tool", "tools")));
-    section("Guarded", "run only if everything that the agent read still reads the same", list(&|it| !it.reads));
-    section("Readings", "kept, and read again before a guarded tool runs", list(&|it| it.reads && !it.by_name));
+    match args.shadow {
+        true => section(
+            "Watched, in shadow mode",
+            "always run, and `countersign mcp report` says which would have been refused",
+            list(&|it| !it.reads),
+        ),
+        false => {
+            section(
+                "Guarded",
+                "run only if everything that the agent read still reads the same",
+                list(&|it| !it.reads),
+            );
+        }
+    }
     section(
-        "Readings by their names alone",
+        "Tools that read",
+        "what they answer is kept, and read again before a guarded tool runs",
+        list(&|it| it.reads && !it.by_name),
+    );
+    section(
+        "Tools that read, by their names alone",
         "if one of these changes something, run this again with --writes TOOL",
         list(&|it| it.by_name),
     );
@@ -215,8 +303,8 @@ fn describe(args: &TryArgs, name: &str, guarded: &[Guarded<'_>], tools: &[Tool])
     if guarded.iter().all(|it| !it.reads) && !guarded.is_empty() {
         say("\nNo tool is known to read, so nothing can be compared: name those that only read with --reads TOOL.");
     }
-    say_snippet(args, name)?;
-    let data = args.data.display();
+    say_snippet(args, name, data)?;
+    let data = word(&data.display().to_string());
     say(format_args!(
         "\nThe ledger is in {data}. What was asked, refused and why:\n  countersign mcp report --data {data}\n\
          Entry by entry, while no agent has it open:\n  countersign ledger list --data {data}"
@@ -224,13 +312,12 @@ fn describe(args: &TryArgs, name: &str, guarded: &[Guarded<'_>], tools: &[Tool])
     Ok(())
 }
 
-/// Says what to put into the settings of agents. An agent may start it in any folder, so it names its own. Not wrapped: it is pasted.
-fn say_snippet(args: &TryArgs, name: &str) -> Result<()> {
-    let program = std::env::current_exe().context("this program's own path cannot be found")?;
+/// The words that start this trial again, wherever that is.
+fn words(args: &TryArgs, name: &str, data: &Path) -> Result<Vec<String>> {
     let folder = std::env::current_dir().context("the current folder cannot be found")?;
     let text = |path: &Path| path.display().to_string();
     let mut words = vec!["mcp".to_owned(), "try".to_owned(), args.server.clone()];
-    words.extend(["--cwd".to_owned(), text(&folder), "--data".to_owned(), text(&args.data)]);
+    words.extend(["--cwd".to_owned(), text(&folder), "--data".to_owned(), text(data)]);
     words.extend(["--name".to_owned(), name.to_owned()]);
     let lists = [
         ("--env", &args.env),
@@ -246,7 +333,20 @@ fn say_snippet(args: &TryArgs, name: &str) -> Result<()> {
     if args.rests_on == Some(RestsOn::Carried) {
         words.extend(["--rests-on".to_owned(), CARRIED.to_owned()]);
     }
-    let entry = json!({ "mcpServers": { name: { "command": text(&program), "args": words } } });
+    Ok(words)
+}
+
+/// Says what to put into the settings of agents. An agent may start it in any folder, so it names its own. Not wrapped: it is pasted.
+fn say_snippet(args: &TryArgs, name: &str, data: &Path) -> Result<()> {
+    if let Some(listen) = &args.listen {
+        let entry = json!({ "mcpServers": { name: { "type": "http", "url": format!("http://{listen}/mcp") } } });
+        say("\nPut this into the settings of your agent, in place of the server itself:\n");
+        say_json_text(&serde_json::to_string_pretty(&entry)?);
+        return Ok(());
+    }
+    let program = std::env::current_exe().context("this program's own path cannot be found")?.display().to_string();
+    let words = words(args, name, data)?;
+    let entry = json!({ "mcpServers": { name: { "command": program, "args": words } } });
     say(
         "\nPut this into the settings of your agent, in place of the server itself. Claude Code (.mcp.json), Claude Desktop, Cursor \
          (.cursor/mcp.json) and others; VS Code (.vscode/mcp.json) calls the outer member \"servers\":\n",
@@ -254,7 +354,7 @@ fn say_snippet(args: &TryArgs, name: &str) -> Result<()> {
     say_json_text(&serde_json::to_string_pretty(&entry)?);
     say("\nCodex (~/.codex/config.toml):\n");
     let toml: Vec<String> = words.iter().map(|word| serde_json::to_string(word).unwrap_or_default()).collect();
-    let command = serde_json::to_string(&text(&program))?;
+    let command = serde_json::to_string(&program)?;
     say_json_text(&format!("[mcp_servers.{name}]\ncommand = {command}\nargs = [{}]", toml.join(", ")));
     Ok(())
 }
@@ -265,7 +365,7 @@ fn in_use(error: anyhow::Error, data: &Path, name: &str) -> anyhow::Error {
         Ok(failure) if failure.hints().iter().any(|hint| hint == ONE_GATE) => {
             Failure::cannot(format!("{} is open in another process: {}", data.display(), failure.message()))
                 .hint("an agent that started this trial has it open until it ends: end that agent first")
-                .hint(format!("for a second agent at the same time, another folder: --data countersign-try-{name}-2"))
+                .hint(format!("for a second agent at the same time, another folder: --data {}-2", another(data, name)))
                 .hint("for several agents at once, one process for all of them: --listen 127.0.0.1:8430")
                 .into()
         }
@@ -274,12 +374,18 @@ fn in_use(error: anyhow::Error, data: &Path, name: &str) -> anyhow::Error {
     }
 }
 
+/// The folder for a trial of this name beside that of another one.
+fn another(data: &Path, name: &str) -> String {
+    let beside = kept::folder(name).unwrap_or_else(|_| data.with_file_name(format!("countersign-try-{name}")));
+    word(&beside.display().to_string())
+}
+
 /// Refuses a folder that is not that of a trial of this server.
 fn check_folder(client: &Client, data: &Path, name: &str) -> Result<()> {
     match client.call::<CallerResponse>(Call::get("/v1/caller").agent(OPERATOR)) {
         Err(error) if is_refused_as(&error, ErrorCode::SignatureMissing) => {
             return Err(Failure::usage(format!(
-                "{} belongs to a gate that has an admin, and a trial has none",
+                "{} belongs to a gate that has an admin, and `mcp try` needs a folder without one",
                 data.display()
             ))
             .hint("leave --data out for a trial, or see `countersign mcp serve --help` for that gate")
@@ -301,7 +407,7 @@ fn check_folder(client: &Client, data: &Path, name: &str) -> Result<()> {
                 "{} holds the trial of another server, `{other}`, and this one is `{name}`",
                 data.display()
             ))
-            .hint(format!("give this one a folder of its own: --data countersign-try-{name}"))
+            .hint(format!("give this one a folder of its own: --data {}", another(data, name)))
             .hint(format!("if it is the same server, call it the same: --name {other}"))
             .into())
         }

@@ -2,12 +2,12 @@
 
 use crate::commands::mcp::read_tools;
 use crate::commands::{Exit, Failure, Outcome};
-use crate::hinted::{OrHinted, hinted};
 use crate::mcp::draft;
 use crate::mcp::settings::{self, Place};
 use crate::terminal::{note, say_exactly};
 use anyhow::Result;
 use clap::Args;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Draft a first pact from the tools of an MCP server
@@ -60,7 +60,13 @@ pub fn run(args: &InitArgs) -> Result<Outcome> {
     };
     let written = std::fs::OpenOptions::new().write(true).create_new(true).open(file);
     let written = written.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
-    written.or_hinted(|| hinted!("cannot write {}", file.display(); "choose a file that is not there yet"))?;
+    written.map_err(|error| {
+        let hint = match error.kind() {
+            ErrorKind::AlreadyExists => "choose a file that is not there yet; what is there is kept",
+            _ => "choose a file in a folder that is there and that you may write to",
+        };
+        Failure::cannot(format!("cannot write {}: {error}", file.display())).hint(hint)
+    })?;
     note(format_args!("Wrote {0}. Read its questions, then: countersign pact check {0}", file.display()));
     Ok(Outcome::Yes)
 }

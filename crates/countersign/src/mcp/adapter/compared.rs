@@ -34,8 +34,15 @@ impl Rules {
         if let Some(only) = self.only_of(&node).filter(|_| !is_error) {
             node = only;
         }
-        self.ignore.iter().for_each(|path| node.leave_out(path));
-        node.text()
+        // Whoever chooses the shape of an answer must not choose that nothing of it is compared.
+        node.without(&self.ignore).unwrap_or(node).text()
+    }
+
+    /// Whether leaving out what is to be left out leaves nothing of a result. Then all of it is compared.
+    pub fn leaves_nothing(&self, result: &str) -> bool {
+        let (node, is_error) = told(result);
+        let node = self.only_of(&node).filter(|_| !is_error).unwrap_or(node);
+        node.without(&self.ignore).is_none()
     }
 
     /// The paths that alone count; `None` where one of them is not there. Then all of the answer counts: whoever chooses the shape of an

@@ -2,12 +2,11 @@
 
 use crate::mcp::gated::CONTINUE;
 use crate::mcp::names::Names;
+use crate::mcp::operator::OperatorCommands;
 use crate::mcp::refusal::TEXT_BYTES_MAX;
-use crate::mcp::shell::word;
 use countersign_api::{Change, ChangedReading, Verdict, VerdictKind};
 use countersign_core::call::FoundCode;
 use countersign_core::json::parse_answer;
-use countersign_core::node::WHOLE;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -45,8 +44,8 @@ fn call(names: &Names, changed: &ChangedReading) -> Value {
 pub struct Hearer<'a> {
     /// By which names it knows tools.
     pub names: &'a Names,
-    /// Whether its gate is a trial, which one command has set up.
-    pub in_trial: bool,
+    /// What its operators are told to run.
+    pub operator: &'a OperatorCommands,
 }
 
 /// What has happened, the changes by path, and what to do. What is told in full must be in it in full, because it counts as read: so the
@@ -109,8 +108,9 @@ fn written(
         }
     }
     for it in &volatile {
-        text.push('\n');
-        text.push_str(&differs_always(hearer, it));
+        let ChangedReading { upstream, tool, volatile, .. } = it;
+        let name = names.of(upstream, tool);
+        let _ = write!(text, "\n{}", hearer.operator.of_volatile((&name, upstream, tool), volatile));
     }
     cut(text, at_most(TEXT_BYTES_MAX))
 }
@@ -130,27 +130,6 @@ fn happened(names: &Names, changed: &[ChangedReading]) -> String {
     let unsure =
         (!unsure.is_empty()).then(|| format!("it is not known whether the last answer of {} reached you", of(&unsure)));
     known.into_iter().chain(unsure).collect::<Vec<_>>().join("; ")
-}
-
-/// What differs whenever it is read, and what an operator can do about it: not to leave out all of it, which would compare nothing.
-fn differs_always(hearer: Hearer<'_>, changed: &ChangedReading) -> String {
-    let ChangedReading { upstream, tool, volatile, .. } = changed;
-    let name = word(&hearer.names.of(upstream, tool));
-    let paths: Vec<String> = volatile.iter().map(|path| word(path)).collect();
-    if volatile.iter().any(|path| path == WHOLE) {
-        return format!(
-            "{name} differs whenever it is read, as a whole, so no part of it can be left out of the comparison."
-        );
-    }
-    let ignore = word(&volatile.join(","));
-    let how = match hearer.in_trial {
-        true => format!("start `countersign mcp try` with --ignore {ignore}"),
-        false => format!("countersign mcp approve {} --ignore {ignore}", word(&format!("{upstream}/{tool}"))),
-    };
-    format!(
-        "{name} differs whenever it is read, at {}. An operator can leave that out of the comparison: {how}",
-        paths.join(", ")
-    )
 }
 
 /// What an own write changed of what was read, if it did.

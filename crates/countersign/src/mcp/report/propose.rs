@@ -3,6 +3,7 @@
 use super::Report;
 use super::readings::{Readings, Tool};
 use crate::mcp::shell::word;
+use countersign_core::node::WHOLE;
 use serde::Serialize;
 
 /// From so many comparisons on, what differed in each of them is proposed to be left out.
@@ -55,21 +56,22 @@ impl Why {
 }
 
 /// All that follows.
-pub(super) fn proposals(report: &Report, readings: &Readings) -> Vec<Proposal> {
+pub(super) fn proposals(report: &Report, readings: &Readings, trial: Option<&[String]>) -> Vec<Proposal> {
+    let at = At { trial };
     let unguarded = report.calls.iter().filter(|(_, calls)| calls.unguarded).map(|(tool, calls)| Proposal {
         tool: tool.clone(),
         why: Why::Unguarded,
         times: calls.calls,
-        run: approve(tool, "--guard as-read"),
+        run: at.guard(tool, "as-read"),
     });
     let of_readings = readings
         .tools()
         .filter(|(_, tool)| tool.is_guarded)
-        .filter_map(|(name, tool)| volatile(name, tool).or_else(|| unused(name, report, tool)));
+        .filter_map(|(name, tool)| volatile(name, tool, at).or_else(|| unused(name, report, tool, at)));
     unguarded.chain(of_readings).collect()
 }
 
-fn volatile(name: &str, tool: &Tool) -> Option<Proposal> {
+fn volatile(name: &str, tool: &Tool, at: At<'_>) -> Option<Proposal> {
     let each_time = tool.differing.iter().flatten().filter(|_| tool.compared >= COMPARED_MIN);
     let (why, times) = match tool.volatile.is_empty() {
         false => (Why::DiffersTwice, tool.volatile_count),
@@ -83,27 +85,52 @@ fn volatile(name: &str, tool: &Tool) -> Option<Proposal> {
         return None;
     }
     // Where all of it differs, leaving it out leaves nothing.
-    let run = match paths.iter().any(|path| path.is_empty()) {
-        true => approve(name, "--guard none"),
+    let run = match paths.iter().any(|path| *path == WHOLE) {
+        true => at.guard(name, "none"),
         false => {
             let paths: Vec<&str> = paths.iter().map(|path| path.as_str()).collect();
-            approve(name, &format!("--ignore {}", word(&paths.join(","))))
+            at.ignore(name, &paths.join(","))
         }
     };
     Some(Proposal { tool: name.to_owned(), why, times, run })
 }
 
-fn unused(name: &str, report: &Report, tool: &Tool) -> Option<Proposal> {
+fn unused(name: &str, report: &Report, tool: &Tool, at: At<'_>) -> Option<Proposal> {
     let read = report.readings.get(name)?;
     // Where nothing is written at all, nothing can rest on anything.
     let writes = report.calls.values().any(|calls| calls.calls > 0);
     let is_unused = writes && read.rested_on == 0 && read.readings >= UNUSED_MIN && tool.is_guarded;
-    let run = approve(name, "--guard none");
+    let run = at.guard(name, "none");
     is_unused.then(|| Proposal { tool: name.to_owned(), why: Why::NeverUsed, times: read.readings, run })
 }
 
-fn approve(tool: &str, options: &str) -> String {
-    format!("countersign mcp approve {} {options}", word(tool))
+/// Where the commands are run: at a gate, or in a trial, which is started again with another option.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    trial: Option<&'a [String]>,
+}
+
+impl At<'_> {
+    fn guard(self, tool: &str, guard: &str) -> String {
+        match self.trial {
+            None => format!("countersign mcp approve {} --guard {guard}", word(tool)),
+            // A trial guards everything; what is not to count is said to write.
+            Some(words) => again(words, "--writes", tool.split_once('/').map_or(tool, |(_, name)| name)),
+        }
+    }
+
+    fn ignore(self, tool: &str, paths: &str) -> String {
+        match self.trial {
+            None => format!("countersign mcp approve {} --ignore {}", word(tool), word(paths)),
+            Some(words) => again(words, "--ignore", paths),
+        }
+    }
+}
+
+/// A trial as it was started, with one more option. It prints the settings for its agent anew.
+fn again(words: &[String], option: &str, value: &str) -> String {
+    let words: Vec<String> = words.iter().map(|it| word(it)).collect();
+    format!("countersign {} {option} {}", words.join(" "), word(value))
 }
 
 #[cfg(test)]
@@ -112,9 +139,17 @@ mod tests {
 
     #[test]
     fn a_proposal_is_a_command_that_can_be_run_as_it_is() {
+        let gate = At { trial: None };
         assert_eq!(
-            approve("shop/get_clock", &format!("--ignore {}", word("/ticks,/a/b"))),
+            gate.ignore("shop/get_clock", "/ticks,/a/b"),
             "countersign mcp approve shop/get_clock --ignore /ticks,/a/b"
         );
+        let words = ["mcp", "try", "python3 shop.py", "--name", "shop"].map(str::to_owned);
+        let trial = At { trial: Some(&words) };
+        assert_eq!(
+            trial.ignore("shop/get_clock", "/ticks"),
+            "countersign mcp try 'python3 shop.py' --name shop --ignore /ticks"
+        );
+        assert!(trial.guard("shop/get_time", "none").ends_with(" --writes get_time"));
     }
 }

@@ -8,8 +8,24 @@ use crate::hinted::bail_hinted;
 use anyhow::Result;
 use std::ffi::{OsStr, OsString};
 
-/// What every server gets, where it is set: where programs and folders are, and in which language to write. `LC_…` too.
-const INHERITED: [&str; 9] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
+/// What every server gets, where it is set: where programs and folders are, in which language to write, and which authorities to trust,
+/// as a company has its own. These are files that anyone may read. `LC_…` too.
+const INHERITED: [&str; 14] = [
+    "CURL_CA_BUNDLE",
+    "HOME",
+    "LANG",
+    "LOGNAME",
+    "NODE_EXTRA_CA_CERTS",
+    "PATH",
+    "REQUESTS_CA_BUNDLE",
+    "SHELL",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Program {
@@ -38,6 +54,11 @@ impl Program {
                 known.add(source, &secret);
             }
         }
+    }
+
+    /// The values that are set for it as they stand in the settings or on the command line.
+    pub fn literals(&self) -> impl Iterator<Item = &str> {
+        self.env.iter().filter_map(|(_, source)| source.literal())
     }
 
     fn listed(&self) -> Result<Vec<(&str, Secret)>> {

@@ -1,7 +1,8 @@
 //! What the settings propose for the tools of a server: how they are guarded, which of them only read, and what of their answers
 //! counts. Nothing of it counts by itself: an admin approves it with `countersign mcp approve`, and a fact says so.
 
-use super::checked_paths;
+use super::{checked_ignored, checked_paths};
+use crate::config::table::suggestion;
 use crate::hinted::bail_hinted;
 use crate::mcp::gate::AS_READ;
 use anyhow::{Result, bail};
@@ -85,7 +86,10 @@ impl ToolProposal {
                 "ignore" => proposal.ignore = paths(name, key, value)?,
                 "only" => proposal.only = paths(name, key, value)?,
                 unknown => {
-                    bail_hinted!("key `{name}.{unknown}` is not known"; "the keys are `guard`, `reads`, `ignore` and `only`")
+                    bail_hinted!(
+                        "key `{name}.{unknown}` is not known";
+                        "{}", suggestion(unknown, &["guard", "ignore", "only", "reads"])
+                    )
                 }
             }
         }
@@ -106,6 +110,10 @@ fn paths(name: &str, key: &str, value: &Value) -> Result<Vec<String>> {
     let Some(paths) = paths.and_then(Iterator::collect::<Option<Vec<String>>>) else {
         bail_hinted!("key `{name}.{key}` must be a list of paths"; "write it as [\"/updated_at\"]");
     };
-    checked_paths(&paths)?;
+    if key == "ignore" {
+        checked_ignored(&paths)?
+    } else {
+        checked_paths(&paths)?
+    }
     Ok(paths)
 }

@@ -152,7 +152,7 @@ fn a_guard_that_is_enforced_by_the_settings_is_not_off_for_whoever_asks() {
     // As long as the admin's word stands, a call may be watched; whoever starts a gateway is told.
     assert_eq!(watching(&shop, &gate, &definition, "watched")["verdict"], "settled");
     let (_, said) = shop.client_of(&gate).end();
-    assert!(said.contains("warning: the settings enforce the guard of `shop`"), "{said}");
+    assert!(said.contains("warning: shop is in shadow mode: the settings enforce its guard"), "{said}");
     shop.run_ok(&["fact", "put", "McpShadow", "shop", r#"{"until": 1}"#, "--server", gate.url()]);
     let late = watching(&shop, &gate, &definition, "late");
     assert_eq!(late["failed"][0]["precondition"], "still-in-shadow-mode", "{late}");

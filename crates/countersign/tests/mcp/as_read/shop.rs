@@ -406,6 +406,11 @@ fn tools(mood: &str) -> Value {
         let (item, count) = (json!({"type": "string"}), json!({"type": "integer"}));
         tool["inputSchema"]["properties"] = json!({"item": item, "count": count, "lines": {"type": "integer"}});
     }
+    if mood == "silent" {
+        for tool in &mut tools {
+            tool.as_object_mut().unwrap().remove("annotations");
+        }
+    }
     json!(tools)
 }
 

@@ -22,7 +22,7 @@ const EXCLUDED: &str = "the gate makes every call of these tools, over one conne
   what a client sets up in its own session with the server (a login, a folder) does not count for them;
   questions that the server asks while it carries out a call are not passed on, nor is its progress;
   tools that only read and are not guarded, prompts and completions are asked of a process of the gateway's own;
-  tasks/cancel, tasks/update and answers to its questions are refused, because they take no turn.";
+  tasks/cancel, tasks/update and answers to its questions are refused, because they cannot be put in order with other calls.";
 
 /// Makes sure that there is the pact that calls are decided under.
 pub fn publish(client: &Client, by: &str) -> Result<()> {
@@ -36,7 +36,10 @@ pub fn publish(client: &Client, by: &str) -> Result<()> {
     }
     let call = Call::post("/v1/pacts").agent(by).body("application/toml", text(version + 1).into_bytes());
     let published: PactPublished = client.call(call)?;
-    note(format_args!("published {PACT_NAME} version {} in entry {}", published.version, published.entry));
+    note(format_args!(
+        "published the gateway's own pact, {PACT_NAME} version {}, in entry {}: calls that no other pact maps are decided under it",
+        published.version, published.entry
+    ));
     Ok(())
 }
 
@@ -119,8 +122,8 @@ pub fn approve_server(client: &Client, by: &str, upstream: &str, guard: Option<G
         return Ok(());
     }
     note(format_args!(
-        "{upstream}: its resources, prompts and other methods may be used, in entry {}; \
-         countersign fact put {SERVER_TYPE} {upstream} '{otherwise}' ends that",
+        "{upstream}: its resources, prompts and other methods may be used, in entry {}. To withdraw this: \
+         countersign fact put {SERVER_TYPE} {upstream} '{otherwise}'",
         written.entry
     ));
     Ok(())

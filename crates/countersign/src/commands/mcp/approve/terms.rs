@@ -1,6 +1,7 @@
 //! On what terms a tool is approved: what the command says comes first, then what the settings propose, then what was approved before.
 
 use super::ApproveArgs;
+use crate::mcp::draft::only_reads;
 use crate::mcp::gate::AS_READ;
 use crate::mcp::settings::{Guard, Proposal};
 use crate::mcp::tool::Tool;
@@ -31,6 +32,8 @@ pub struct Terms {
     pub only: Vec<String>,
     /// Whether its calls rest only on readings whose values they carry.
     pub carried: bool,
+    /// Whether nothing but its name says that it only reads.
+    pub by_name: bool,
     /// What of this the settings propose, in words.
     pub proposed: Vec<&'static str>,
 }
@@ -40,7 +43,8 @@ impl Terms {
     pub fn guarded(reads: bool, ignore: &[String], only: &[String], carried: bool) -> Self {
         let paths = |paths: &[String]| if reads { paths.to_vec() } else { Vec::new() };
         let (ignore, only) = (paths(ignore), paths(only));
-        Self { reads, guard: Some(Guard::AsRead), ignore, only, carried: carried && !reads, proposed: Vec::new() }
+        let (guard, carried) = (Some(Guard::AsRead), carried && !reads);
+        Self { reads, guard, ignore, only, carried, by_name: false, proposed: Vec::new() }
     }
 
     /// Those of a tool that the command is about.
@@ -79,7 +83,9 @@ impl Terms {
         let proposes_reads = own.and_then(|own| own.reads);
         propose("reads", said.is_none() && proposes_reads.is_some());
         let reads = said.or(proposes_reads).or_else(|| was("read_only").and_then(Value::as_bool).filter(|_| is_same));
-        let reads = reads.unwrap_or(tool.read_only);
+        // Without a guard what only reads passes unasked, so a name is not enough there.
+        let by_name = reads.is_none() && !tool.read_only && guard == Some(Guard::AsRead) && only_reads(tool);
+        let reads = reads.unwrap_or(tool.read_only || by_name);
         let mut paths = |name: &'static str, given: &[String], own: Option<&[String]>| -> Vec<String> {
             match (given, own.unwrap_or_default()) {
                 _ if !reads => Vec::new(),
@@ -100,15 +106,22 @@ impl Terms {
             Some(rests_on) => rests_on == RestsOn::Carried,
             None => was("rests_on").and_then(Value::as_str) == Some(CARRIED),
         };
-        Self { reads, guard, ignore, only, carried, proposed }
+        Self { reads, guard, ignore, only, carried, by_name, proposed }
+    }
+
+    /// What becomes of the tool, in a few words.
+    pub fn kind(&self) -> &'static str {
+        match (self.reads, self.by_name, self.guard) {
+            (true, true, _) => "only reads, by its name alone",
+            (true, false, _) => "only reads",
+            (false, _, Some(Guard::AsRead)) => "guarded as read",
+            (false, _, _) => "may change something",
+        }
     }
 
     /// Says what of them an operator would not see in the definition.
     pub(super) fn show(&self, tool: &Tool) {
         let mut all: Vec<String> = Vec::new();
-        if self.reads != tool.read_only {
-            all.push(if self.reads { "only reads".to_owned() } else { "may change something".to_owned() });
-        }
         all.extend(self.guard.map(|guard| format!("guard {}", guard.as_str())));
         for (name, paths) in [("ignore", &self.ignore), ("only", &self.only)] {
             if !paths.is_empty() {
@@ -124,7 +137,7 @@ impl Terms {
             proposed => format!(" ({} as the settings propose)", proposed.join(", ")),
         };
         say(format_args!("    {}{proposed}", all.join("; ")));
-        if self.guard == Some(Guard::AsRead) && self.reads && !tool.read_only {
+        if self.guard == Some(Guard::AsRead) && self.reads && !tool.read_only && !self.by_name {
             note("    the gate may read it again at any time, so be sure that it changes nothing");
         }
     }

@@ -10,6 +10,7 @@ use crate::mcp::shell::word;
 use crate::mcp::upstream::Alive;
 use crate::terminal::{inline, note};
 use countersign_core::difference::paths;
+use countersign_core::node::WHOLE;
 use serde_json::json;
 use std::time::Duration;
 
@@ -28,20 +29,27 @@ pub struct Reader {
 /// What reading a tool twice has shown.
 pub struct Looked {
     pub tool: String,
-    /// The paths at which its answer differs by itself. The empty one is all of the answer.
+    /// The paths at which its answer differs by itself. [`WHOLE`] is all of the answer.
     pub paths: Vec<String>,
     /// The paths that were said to count, or not to, and that name nothing in its answer.
     unfound: Vec<String>,
+    /// Whether what was said to be left out leaves nothing of its answer.
+    leaves_nothing: bool,
 }
 
 impl Looked {
     /// Whether leaving paths out leaves anything.
     fn is_whole(&self) -> bool {
-        self.paths.iter().any(String::is_empty)
+        self.paths.iter().any(|path| path == WHOLE)
     }
 
     /// Says which paths name nothing: an operator who believes that they narrow what is compared has to know that they do not.
     fn note_unfound(&self, tool: &str) {
+        if self.leaves_nothing {
+            note(format_args!(
+                "warning: what --ignore leaves out is all that {tool} answers, so all of it is compared"
+            ));
+        }
         for path in &self.unfound {
             note(format_args!(
                 "{tool} answers without {}: that path leaves nothing out, and alone it makes all of the answer count",
@@ -107,7 +115,12 @@ fn look(upstream: &str, place: &Place, readers: &[Reader]) -> Vec<Looked> {
                 let one = read_once(&mut direct, tool).await;
                 let (Some(one), Some(other)) = (one, read_once(&mut direct, tool).await) else { continue };
                 let paths = paths(&rules.compared(&one), &rules.compared(&other), VOLATILE_MAX);
-                looked.push(Looked { tool: tool.clone(), paths, unfound: rules.unfound(&one) });
+                looked.push(Looked {
+                    tool: tool.clone(),
+                    paths,
+                    unfound: rules.unfound(&one),
+                    leaves_nothing: rules.leaves_nothing(&one),
+                });
             }
         }
         drop(alive);
