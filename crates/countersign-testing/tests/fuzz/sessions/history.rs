@@ -5,6 +5,7 @@ use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest};
 use countersign_core::limits::READINGS_MAX;
+use countersign_core::pact::load::load;
 use countersign_core::record::{Event, LeafVerdict};
 use countersign_core::review::ReviewId;
 use countersign_core::session::{Held, Place, Reading, Reread, SessionName};
@@ -13,7 +14,7 @@ use countersign_engine::gate::{Environment, Gate, Options};
 use countersign_engine::request::{Answer, DispatchAsRead, Refusal, Request, Settlement};
 use countersign_engine::storage::disk::Disk;
 use countersign_testing::disk::{Faults, FaultyDisk, SplitMix};
-use countersign_testing::gate::{environment, feed, operator, publish};
+use countersign_testing::gate::{environment, feed, operator};
 use countersign_testing::hands::Hands;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -119,7 +120,8 @@ impl Fuzz {
             did: BTreeMap::new(),
         };
         fuzz.open();
-        fuzz.call(publish(PACT)).unwrap();
+        let pact = Arc::new(load(PACT).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
+        fuzz.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
         for name in AGENTS {
             let value = r#"{"roles":[],"standing":"active","org":"a","trust":1}"#;
             fuzz.call(feed(&format!("Agent::\"{name}\""), value)).unwrap();
@@ -170,10 +172,10 @@ impl Fuzz {
         let item: usize = place.arguments.bytes().rev().nth(1).map_or(0, |digit| usize::from(digit - b'0'));
         let left = self.stock[item % 5];
         // Some is too long to be kept, or to be told.
-        let more = if left % 7 == 0 { "x".repeat(usize::try_from(left).unwrap() * 4) } else { String::new() };
+        let more = if left.is_multiple_of(7) { "x".repeat(usize::try_from(left).unwrap() * 4) } else { String::new() };
         let content = json!({"left": left, "note": format!("lot {left:06}"), "more": more}).to_string();
         let digest = Digest::of(content.as_bytes());
-        let content = (left % 11 != 0).then_some(content.into());
+        let content = (!left.is_multiple_of(11)).then_some(content.into());
         Reading { place, at_ms: self.gate().now_ms(), digest, projection: "".into(), content }
     }
 
