@@ -38,7 +38,11 @@ guard = "as-read"
 resource = 'Till::"{till}"'
 allow = 'true'
 call = { mcp = "shop", tool = "sell" }
-params = { type = "object", additionalProperties = false, required = ["till", "note"], properties.till = { type = "string", maxLength = 9 }, properties.note = { type = "string", maxLength = 99 } }
+params.type = "object"
+params.additionalProperties = false
+params.required = ["till", "note"]
+params.properties.till = { type = "string", maxLength = 9 }
+params.properties.note = { type = "string", maxLength = 99 }
 require = [{ id = "open", that = 'resource.open' }]
 
 [action.burn]
@@ -47,7 +51,11 @@ rests_on = "carried"
 resource = 'Till::"{till}"'
 allow = 'true'
 call = { mcp = "shop", tool = "burn" }
-params = { type = "object", additionalProperties = false, required = ["till", "note"], properties.till = { type = "string", maxLength = 9 }, properties.note = { type = "string", maxLength = 99 } }
+params.type = "object"
+params.additionalProperties = false
+params.required = ["till", "note"]
+params.properties.till = { type = "string", maxLength = 9 }
+params.properties.note = { type = "string", maxLength = 99 }
 require = [{ id = "open", that = 'resource.open' }]
 
 [action.count]
@@ -58,7 +66,11 @@ stale_after = "5s"
 resource = 'Till::"{till}"'
 allow = 'true'
 call = { mcp = "shop", tool = "count" }
-params = { type = "object", additionalProperties = false, required = ["till", "note"], properties.till = { type = "string", maxLength = 9 }, properties.note = { type = "string", maxLength = 99 } }
+params.type = "object"
+params.additionalProperties = false
+params.required = ["till", "note"]
+params.properties.till = { type = "string", maxLength = 9 }
+params.properties.note = { type = "string", maxLength = 99 }
 require = [{ id = "some", that = 'context.readings.stock.left > 300' }]
 
 [action.ask]
@@ -66,7 +78,11 @@ guard = "as-read"
 resource = 'Till::"{till}"'
 allow = 'true'
 call = { mcp = "shop", tool = "ask" }
-params = { type = "object", additionalProperties = false, required = ["till", "note"], properties.till = { type = "string", maxLength = 9 }, properties.note = { type = "string", maxLength = 99 } }
+params.type = "object"
+params.additionalProperties = false
+params.required = ["till", "note"]
+params.properties.till = { type = "string", maxLength = 9 }
+params.properties.note = { type = "string", maxLength = 99 }
 require = [{ id = "closed", that = '!resource.open', on_fail = "review" }]
 "#;
 
