@@ -280,6 +280,11 @@ impl Auditor {
                 Some((self.taint.excuse_writes(&entry.event, state)?, Unknown::Value))
             }
             RestsOn::Fact(fact) => Some((self.taint.excuse_on(fact, &entry.event, state)?, Unknown::Value)),
+            // Put under way by an approval, say, of what was parked by an entry that is erased.
+            RestsOn::Effect(effect) => {
+                let begun = self.lost.under_way(rests_on).map(|since| (since, Unknown::Beginning));
+                begun.or_else(|| self.unsure.get(effect).copied())
+            }
             RestsOn::Fences => Some((self.lost.under_way(rests_on)?, Unknown::Fences)),
             _ => Some((self.lost.under_way(rests_on)?, Unknown::Beginning)),
         }

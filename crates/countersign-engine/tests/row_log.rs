@@ -179,7 +179,7 @@ fn attack_a_reader_or_a_snapshot_looks_while_an_entry_is_decided_and_not_yet_syn
         assert_eq!(text(&next), "begun");
         drop(paused);
         let told = lost.join().unwrap().unwrap_err();
-        assert!(told.to_string().contains("lead") || told.to_string().contains("moved"), "{told}");
+        assert!(told.to_string().contains("taken over") || told.to_string().contains("moved"), "{told}");
         assert_eq!(text(&gate), "begun", "nor after the sync has failed");
         assert_eq!(entered(&write(&next, 1, "closed")), position);
     });

@@ -76,7 +76,8 @@ fn lied(disk: &FaultyDisk, at: u64, tell: impl Fn(&mut Entry)) -> AuditReport {
 }
 
 fn dispatched(entry: &mut Entry) -> &mut Vec<Reread> {
-    let Event::Dispatch(dispatch) = &mut entry.event else { panic!("{entry:?}") };
+    let index = entry.index;
+    let Event::Dispatch(dispatch) = &mut entry.event else { panic!("entry {index} is no dispatch") };
     &mut dispatch.rereads
 }
 

@@ -5,6 +5,7 @@ use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest};
 use countersign_core::limits::READINGS_MAX;
+use countersign_core::pact::load::load;
 use countersign_core::record::{Event, LeafVerdict};
 use countersign_core::review::ReviewId;
 use countersign_core::session::{Held, Place, Reading, Reread, SessionName};
@@ -13,7 +14,7 @@ use countersign_engine::gate::{Environment, Gate, Options};
 use countersign_engine::request::{Answer, DispatchAsRead, Refusal, Request, Settlement};
 use countersign_engine::storage::disk::Disk;
 use countersign_testing::disk::{Faults, FaultyDisk, SplitMix};
-use countersign_testing::gate::{environment, feed, operator, publish};
+use countersign_testing::gate::{environment, feed, operator};
 use countersign_testing::hands::Hands;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -37,7 +38,11 @@ guard = "as-read"
 resource = 'Till::"{till}"'
 allow = 'true'
 call = { mcp = "shop", tool = "sell" }
-params = { type = "object", additionalProperties = false, required = ["till", "note"], properties.till = { type = "string", maxLength = 9 }, properties.note = { type = "string", maxLength = 99 } }
+params.type = "object"
+params.additionalProperties = false
+params.required = ["till", "note"]
+params.properties.till = { type = "string", maxLength = 9 }
+params.properties.note = { type = "string", maxLength = 99 }
 require = [{ id = "open", that = 'resource.open' }]
 
 [action.burn]
@@ -46,7 +51,11 @@ rests_on = "carried"
 resource = 'Till::"{till}"'
 allow = 'true'
 call = { mcp = "shop", tool = "burn" }
-params = { type = "object", additionalProperties = false, required = ["till", "note"], properties.till = { type = "string", maxLength = 9 }, properties.note = { type = "string", maxLength = 99 } }
+params.type = "object"
+params.additionalProperties = false
+params.required = ["till", "note"]
+params.properties.till = { type = "string", maxLength = 9 }
+params.properties.note = { type = "string", maxLength = 99 }
 require = [{ id = "open", that = 'resource.open' }]
 
 [action.count]
@@ -57,7 +66,11 @@ stale_after = "5s"
 resource = 'Till::"{till}"'
 allow = 'true'
 call = { mcp = "shop", tool = "count" }
-params = { type = "object", additionalProperties = false, required = ["till", "note"], properties.till = { type = "string", maxLength = 9 }, properties.note = { type = "string", maxLength = 99 } }
+params.type = "object"
+params.additionalProperties = false
+params.required = ["till", "note"]
+params.properties.till = { type = "string", maxLength = 9 }
+params.properties.note = { type = "string", maxLength = 99 }
 require = [{ id = "some", that = 'context.readings.stock.left > 300' }]
 
 [action.ask]
@@ -65,7 +78,11 @@ guard = "as-read"
 resource = 'Till::"{till}"'
 allow = 'true'
 call = { mcp = "shop", tool = "ask" }
-params = { type = "object", additionalProperties = false, required = ["till", "note"], properties.till = { type = "string", maxLength = 9 }, properties.note = { type = "string", maxLength = 99 } }
+params.type = "object"
+params.additionalProperties = false
+params.required = ["till", "note"]
+params.properties.till = { type = "string", maxLength = 9 }
+params.properties.note = { type = "string", maxLength = 99 }
 require = [{ id = "closed", that = '!resource.open', on_fail = "review" }]
 "#;
 
@@ -119,7 +136,8 @@ impl Fuzz {
             did: BTreeMap::new(),
         };
         fuzz.open();
-        fuzz.call(publish(PACT)).unwrap();
+        let pact = Arc::new(load(PACT).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
+        fuzz.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
         for name in AGENTS {
             let value = r#"{"roles":[],"standing":"active","org":"a","trust":1}"#;
             fuzz.call(feed(&format!("Agent::\"{name}\""), value)).unwrap();
@@ -170,11 +188,11 @@ impl Fuzz {
         let item: usize = place.arguments.bytes().rev().nth(1).map_or(0, |digit| usize::from(digit - b'0'));
         let left = self.stock[item % 5];
         // Some is too long to be kept, or to be told.
-        let more = if left % 7 == 0 { "x".repeat(usize::try_from(left).unwrap() * 4) } else { String::new() };
+        let more = if left.is_multiple_of(7) { "x".repeat(usize::try_from(left).unwrap() * 4) } else { String::new() };
         let content = json!({"left": left, "note": format!("lot {left:06}"), "more": more}).to_string();
         let digest = Digest::of(content.as_bytes());
-        let content = (left % 11 != 0).then_some(content.into());
-        Reading { place, at_ms: self.gate().now_ms(), digest, projection: "".into(), content }
+        let content = (!left.is_multiple_of(11)).then_some(content.into());
+        Reading { place, at_ms: self.gate().now_ms(), digest, projection: "".into(), content, changes: Vec::new() }
     }
 
     pub(super) fn step(&mut self) {
@@ -281,7 +299,8 @@ impl Fuzz {
             told: is_telling && now.digest != held.digest,
             volatile: Vec::new(),
             held: None,
-            why: "".into(),
+            shown: Vec::new(),
+            why: None,
         };
         let mut rereads: Vec<Reread> = held.iter().zip(&now).map(reread).collect();
         if let Some(session) = self.session_of(id).filter(|_| has_ended) {
