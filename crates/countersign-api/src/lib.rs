@@ -55,8 +55,8 @@ pub use reviews::{
     ApproveRequest, RefuseRequest, Refused, ReviewFact, ReviewList, ReviewReading, ReviewShown, ReviewSummary,
 };
 pub use sessions::{
-    AnsweringTool, Change, ChangedReading, CountedReading, Outdated, ReadRequest, ReadResponse, RestsOn, SessionClosed,
-    SessionOpened, SessionRequest,
+    AnsweringTool, Change, ChangedReading, CountedReading, EndedCall, Outdated, ReadRequest, ReadResponse, RestsOn,
+    SessionClosed, SessionOpened, SessionRequest,
 };
 pub use stops::{HaltEntered, HaltInForce, HaltList, HaltRequest, InFlight};
 

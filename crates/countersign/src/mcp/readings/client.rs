@@ -260,7 +260,7 @@ impl GateClient {
                 None
             }
         };
-        let SessionOpened { session: opened, unsure, open: under_way } =
+        let SessionOpened { session: opened, unsure, open: under_way, .. } =
             open(cut_off.as_ref().map(|(name, _)| name.clone()))?;
         let note = match cut_off {
             Some((name, note)) if is_same(&name, &opened) => {
