@@ -5,6 +5,7 @@ mod brief;
 mod carrying;
 mod coming_back;
 mod delivered;
+mod found_again;
 mod limits;
 mod mapped;
 mod newcomer;
