@@ -349,7 +349,13 @@ mod tests {
                         notes.take_for(parent)
                     })
                 };
-                parents.iter().map(look).collect::<Vec<_>>().into_iter().map(|it| it.join().expect("ends")).collect::<Vec<_>>()
+                parents
+                    .iter()
+                    .map(look)
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .map(|it| it.join().expect("ends"))
+                    .collect::<Vec<_>>()
             });
             for (at, found) in found.into_iter().enumerate() {
                 let CutOff::One(name, note) = found else { panic!("{at} finds nothing in round {round}: {found:?}") };

@@ -1,8 +1,8 @@
 //! The session that a client of the gateway has at the gate: opened when it first reads, gone on in after it was cut off, closed when the
 //! client says that it is done (R1).
 
-use super::{named_session, place};
 use super::told::ended_before;
+use super::{named_session, place};
 use crate::client::Call;
 use crate::mcp::delivery::{self, Delivery, Named, Shared, lock};
 use crate::mcp::gate::{GateClient, random_key};

@@ -144,7 +144,8 @@ pub fn outcome(name: &str, verdict: &Verdict) -> String {
 /// The same of a call that a gateway made before this one. Its answer may have arrived.
 pub fn ended_before(tool: Option<&str>, verdict: &Verdict) -> String {
     let name = tool.map_or_else(|| "a call".to_owned(), |tool| format!("a call of {tool}"));
-    let line = |became| format!("Note: before the gateway was started again, {name} {became}. You may not have been told.");
+    let line =
+        |became| format!("Note: before the gateway was started again, {name} {became}. You may not have been told.");
     became(verdict).map(line).unwrap_or_default()
 }
 
