@@ -137,6 +137,9 @@ impl Notes {
     }
 
     fn take_for(&self, ours: &Parent) -> CutOff {
+        if self.folder.is_none() {
+            return CutOff::Unclear;
+        }
         self.take_closest(ours).unwrap_or_else(|error| {
             tracing::warn!(%error, "it cannot be told whether a session was cut off; something must be read before a guarded call");
             CutOff::Unclear
@@ -208,6 +211,7 @@ impl Notes {
 
     /// `None`, with a word to people, where it cannot be written.
     fn write(&self, name: &str, text: &str) -> Option<Note> {
+        self.folder.as_ref()?;
         let written = self.folder().and_then(|folder| {
             let _held = self.hold()?;
             Note::write(folder.join(name), text)

@@ -1,5 +1,6 @@
 //! What is unsure, after which answers were made and which were lost.
 
+use super::sessions::SESSIONS_MAX;
 use super::*;
 
 fn read(marks: &Shared, name: &str) -> Arc<Delivery> {
