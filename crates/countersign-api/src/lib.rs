@@ -58,8 +58,8 @@ pub use reviews::{
     ApproveRequest, RefuseRequest, Refused, ReviewFact, ReviewList, ReviewReading, ReviewShown, ReviewSummary,
 };
 pub use sessions::{
-    AnsweringTool, Change, ChangedReading, CountedReading, Outdated, ReadRequest, ReadResponse, RefusedReading,
-    RestsOn, SessionClosed, SessionOpened, SessionRequest,
+    AnsweringTool, Change, ChangedReading, CountedReading, EndedCall, Outdated, ReadRequest, ReadResponse,
+    RefusedReading, RestsOn, SessionClosed, SessionOpened, SessionRequest,
 };
 pub use stops::{HaltEntered, HaltInForce, HaltList, HaltRequest, InFlight};
 

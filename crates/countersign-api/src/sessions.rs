@@ -29,6 +29,27 @@ pub struct SessionOpened {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "document", schema(example = json!(["eff_813"])))]
     pub open: Vec<String>,
+    /// Of a session that is gone on in: its calls that ended in the ten minutes before, oldest first. Their outcomes may not have reached
+    /// the agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<EndedCall>,
+}
+
+/// A call that has ended. Its action tells what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
+pub struct EndedCall {
+    /// Its effect.
+    #[cfg_attr(feature = "document", schema(example = "eff_813"))]
+    pub effect: String,
+    /// The MCP server; absent where it was no tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "document", schema(example = "bank"))]
+    pub upstream: Option<String>,
+    /// The tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "document", schema(example = "pay_out"))]
+    pub tool: Option<String>,
 }
 
 /// A session that was closed: what was read in it counts no longer.

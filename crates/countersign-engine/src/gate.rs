@@ -17,6 +17,7 @@ mod pipeline;
 mod read;
 mod reviews;
 mod rotate;
+mod session_uses;
 mod sessions;
 mod windows;
 
@@ -30,7 +31,8 @@ pub use open::{Environment, OpenError, OpenReport, Options, Parts};
 pub use read::{ExternalFacts, HistoryError, NotObservable, NotRead, Observe, PastVersion, ShownFact, WhyUnread};
 pub use reviews::{RestedOn, ShownReview};
 pub use rotate::RotateLogKeyError;
-pub use sessions::{NotReadIn, Outdated, ReadIn, Told};
+pub use session_uses::SESSIONS_PER_AGENT_MAX;
+pub use sessions::{EndedCall, NotReadIn, Outdated, ReadIn, Told};
 pub use windows::{Window, Windows};
 
 use crate::clock::{Clock, LedgerClock, STEP_MS};
@@ -110,6 +112,7 @@ pub(crate) struct Shared {
     stream: Arc<Stream>,
     tried: LastAttempts,
     latest_readings: sessions::LatestReadings,
+    session_uses: session_uses::SessionUses,
     windows: Windows,
     long_answers: LongAnswers,
     snapshotting: Mutex<()>,

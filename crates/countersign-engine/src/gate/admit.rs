@@ -125,6 +125,9 @@ impl Gate {
         if let Some((pact, kind)) = pact.as_ref().and_then(|pact| Some((pact, pact.actions.get(&action.action)?))) {
             action.bind_params(&params, pact.hash, kind);
         }
+        if let Some(session) = action.session {
+            self.shared.session_uses.used(&action.agent, session.id, now_ms);
+        }
         Ok(action)
     }
 

@@ -1,5 +1,6 @@
 //! Opening a gate: the newest good snapshot, the tail of the log over it, then the threads.
 
+use super::session_uses::SessionUses;
 use super::{Counters, Gate, Shared};
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
@@ -268,6 +269,7 @@ impl Parts {
             ChaCha12Rng::from_seed(seed)
         };
         let is_identified = fold.state.is_identified();
+        let session_uses = SessionUses::of(&fold.state, fold.time_ms);
         let Fold { state, tree, position, time_ms, erasure, .. } = fold;
         let checkpoint = opened.log.latest_note().unwrap_or_default().into();
         let mut state = state;
@@ -328,6 +330,7 @@ impl Parts {
             stream,
             tried: LastAttempts::default(),
             latest_readings: super::sessions::LatestReadings::default(),
+            session_uses,
             windows: super::windows::Windows::default(),
             long_answers: super::LongAnswers::default(),
             snapshotting: Mutex::new(()),

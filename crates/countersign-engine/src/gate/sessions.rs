@@ -5,7 +5,7 @@ use crate::outbox::{Adapters, ToolAnswer};
 use crate::request::{Answer, Refusal, Request};
 use countersign_core::call::{EffectId, ExternalHow, ExternalRead, FoundCode};
 use countersign_core::canonical::Canonical;
-use countersign_core::decide::external_read;
+use countersign_core::decide::{external_read, target};
 use countersign_core::difference::Change;
 use countersign_core::effect::Effect;
 use countersign_core::fence::check_reader;
@@ -42,6 +42,22 @@ pub enum NotReadIn {
     NoAnswer(#[from] WhyUnread),
 }
 
+/// How far back a call may have ended of which is told who goes on in its session, in ledger milliseconds. As long as that is done.
+const ENDED_WITHIN_MS: u64 = 10 * 60 * 1000;
+/// How many calls that ended last are looked at for it.
+const ENDED_LOOKED_AT: usize = 256;
+/// The most of them that are told.
+const ENDED_TOLD: usize = 8;
+
+/// A call that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedCall {
+    /// Its effect.
+    pub effect: EffectId,
+    /// Its server and tool, where it has one.
+    pub tool: Option<(SmolStr, SmolStr)>,
+}
+
 /// A reading whose change was told with a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
@@ -61,9 +77,30 @@ impl Gate {
     /// # Errors
     /// If the agent may not act, or the gate takes nothing.
     pub fn open_session(&self, agent: AgentId, auth: Auth) -> Result<SessionName, Refusal> {
-        match self.call(Request::OpenSession { agent, auth })? {
-            Answer::Entered(entered) => Ok(SessionId(entered.entry.index).first_name()),
+        match self.call(Request::OpenSession { agent: agent.clone(), auth })? {
+            Answer::Entered(entered) => {
+                let (session, now_ms) = (SessionId(entered.entry.index), entered.entry.time_ms);
+                self.shared.session_uses.opened(&agent, session, now_ms);
+                self.close_unused(&agent, now_ms);
+                Ok(session.first_name())
+            }
             _ => Err(Refusal::unanswered()),
+        }
+    }
+
+    /// Closes sessions of an agent that are too many, or have not been used for long. One whose calls are under way stays.
+    fn close_unused(&self, agent: &AgentId, now_ms: u64) {
+        let over = self.shared.session_uses.over(agent, now_ms);
+        for session in over.into_iter().filter(|session| self.calls_open_in(*session).is_empty()) {
+            let name = Session::of(session, agent, &self.view()).map(|session| session.name());
+            let Ok(name) = name else {
+                // Closed already.
+                self.shared.session_uses.closed(agent, session);
+                continue;
+            };
+            if let Err(error) = self.close_session(name, agent.clone()) {
+                tracing::debug!(%error, %session, "a session that no one uses was not closed");
+            }
         }
     }
 
@@ -72,6 +109,7 @@ impl Gate {
     /// # Errors
     /// If there is no such session, it belongs to another, or the agent may not act.
     pub fn follow_session(&self, session: SessionId, agent: AgentId, auth: Auth) -> Result<SessionName, Refusal> {
+        self.shared.session_uses.used(&agent, session, self.now_ms());
         let Answer::Entered(entered) = self.call(Request::FollowSession { session, agent, auth })? else {
             return Err(Refusal::unanswered());
         };
@@ -101,12 +139,39 @@ impl Gate {
         view.effects_open().filter(is_of).map(|(id, _)| id).collect()
     }
 
+    /// The calls that were asked for in a session and have ended lately, oldest first. Who goes on in the session may not know of them.
+    pub fn calls_ended_in(&self, session: SessionId) -> Vec<EndedCall> {
+        let since_ms = self.now_ms().saturating_sub(ENDED_WITHIN_MS);
+        let mut ended: Vec<(EffectId, u64)> =
+            self.view().effects_ended().filter(|(effect, _)| effect.0 > session.0).collect();
+        ended.sort_unstable_by_key(|(_, entry)| std::cmp::Reverse(*entry));
+        let is_late = |(_, entry): &(EffectId, u64)| {
+            let leaf = self.read_log(*entry).and_then(|stored| stored.leaf());
+            leaf.is_ok_and(|leaf| leaf.time >= since_ms)
+        };
+        let asked_for_in = |(effect, _): (EffectId, u64)| {
+            let intent = self.read_log(effect.0).and_then(|stored| stored.decode()).ok()?;
+            let Event::Action(decided) = &intent.event else { return None };
+            if decided.action.session?.id != session {
+                return None;
+            }
+            let tool = target(&decided.action, &self.view()).and_then(|(upstream, tool)| Some((upstream, tool?)));
+            Some(EndedCall { effect, tool })
+        };
+        let ended = ended.into_iter().take(ENDED_LOOKED_AT).take_while(is_late);
+        let mut found: Vec<EndedCall> = ended.filter_map(asked_for_in).take(ENDED_TOLD).collect();
+        found.reverse();
+        found
+    }
+
     /// Closes a session of an agent.
     ///
     /// # Errors
     /// If there is none of this name, or it belongs to another.
     pub fn close_session(&self, session: SessionName, agent: AgentId) -> Result<(), Refusal> {
-        self.call(Request::CloseSession { session, agent }).map(drop)
+        self.call(Request::CloseSession { session, agent: agent.clone() })?;
+        self.shared.session_uses.closed(&agent, session.id);
+        Ok(())
     }
 
     /// Reads a tool for an agent, and keeps what it answered in the agent's session before anyone is told.
@@ -143,6 +208,7 @@ impl Gate {
         let (now_ms, view) = (self.now_ms(), self.view());
         check_reader(&view.rest, agent, auth, now_ms)?;
         Session::named(session, agent, &view)?;
+        self.shared.session_uses.used(agent, session.id, now_ms);
         Ok(())
     }
 

@@ -113,6 +113,11 @@ impl View {
         self.rest.effects.open()
     }
 
+    /// The effects that ended lately, and in which entry.
+    pub fn effects_ended(&self) -> impl Iterator<Item = (EffectId, u64)> {
+        self.rest.effects.ended().map(|(effect, _, entry)| (effect, entry))
+    }
+
     /// The latest entry that speaks of an effect.
     pub fn latest_of_effect(&self, id: EffectId) -> Option<u64> {
         self.rest.effects.latest(id.0)

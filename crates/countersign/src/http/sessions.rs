@@ -7,12 +7,13 @@ use super::{App, body, json};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use countersign_api::{ErrorCode, Outdated, ReadResponse, SessionClosed, SessionOpened};
+use countersign_api::{EndedCall, ErrorCode, Outdated, ReadResponse, SessionClosed, SessionOpened};
 use countersign_core::canonical::Canonical;
 use countersign_core::ids::check_id;
 use countersign_core::session::{NotASession, Place, SessionName, as_sent};
 use countersign_engine::gate::{self, Gate, NotReadIn};
 use serde_json::{Map, Value};
+use smol_str::SmolStr;
 use std::sync::Arc;
 
 type SessionPath = Result<Path<String>, PathRejection>;
@@ -33,15 +34,16 @@ pub async fn open(State(app): State<Arc<App>>, caller: Caller, request: Request)
         Some(follows) => {
             let name = gate.follow_session(follows, caller.name, caller.auth)?;
             let open = gate.calls_open_in(follows);
-            Ok((name, gate.places_read(follows), open))
+            Ok((name, gate.places_read(follows), open, gate.calls_ended_in(follows)))
         }
-        None => gate.open_session(caller.name, caller.auth).map(|opened| (opened, Vec::new(), Vec::new())),
+        None => gate.open_session(caller.name, caller.auth).map(|opened| (opened, Vec::new(), Vec::new(), Vec::new())),
     };
-    let (session, unsure, open) = app.blocking(open).await?;
+    let (session, unsure, open, ended) = app.blocking(open).await?;
     json(&SessionOpened {
         session: session.to_string(),
         unsure: unsure.iter().map(|place| place.name().to_string()).collect(),
         open: open.iter().map(ToString::to_string).collect(),
+        ended: ended.into_iter().map(ended_call).collect(),
     })
 }
 
@@ -100,6 +102,12 @@ pub async fn read(
         answer: read.answer.answer,
         outdated: app.gate.outdated(session.id).iter().map(outdated).collect(),
     })
+}
+
+fn ended_call(ended: gate::EndedCall) -> EndedCall {
+    let (upstream, tool) = ended.tool.unzip();
+    let text = |text: SmolStr| text.to_string();
+    EndedCall { effect: ended.effect.to_string(), upstream: upstream.map(text), tool: tool.map(text) }
 }
 
 /// A reading that is known to be outdated, as it goes on the wire.

@@ -5,6 +5,11 @@
 //! write came, is named with that write (`unsure`), and the gate decides what then counts. When in doubt a reading is called unsure: that
 //! can refuse a write once more than necessary, and never lets one pass.
 
+mod sessions;
+
+pub use self::sessions::Sessions;
+
+use countersign_core::ids::Digest;
 use countersign_core::screen::visible::one_line;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,14 +22,14 @@ const NOTED_WITHIN: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct TooLong;
 
-/// The most names of readings whose answers were lost that are kept, beyond those that were read in the session.
-const LOST_MAX: usize = 4096;
+/// The most names of readings that are kept. A session has fewer, so only a gate that does not say what it kept can lead to more.
+const READ_MAX: usize = 1024;
+/// The most warnings that are remembered as given; when there are more, all are forgotten, and given again.
+const WARNED_MAX: usize = 4096;
 /// The most outcomes that reached no one and are still to be told.
 const UNTOLD_MAX: usize = 16;
 /// The longest of them.
 const UNTOLD_BYTES_MAX: usize = 256;
-/// The most sessions of single requests whose marks are kept; what is known of the one used longest ago is forgotten first.
-const SESSIONS_MAX: usize = 1024;
 
 /// What the answer of a call tells, as far as is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +53,8 @@ enum Telling {
     },
     /// The write goes on, and its outcome is told later, if it is asked for.
     LeftOpen,
+    /// That the session is gone at the gate, as has happened so often.
+    Gone(u64),
 }
 
 /// How much is known of a call, in the order in which it becomes known.
@@ -110,10 +117,18 @@ impl OnItsWay {
 #[derive(Debug, Default)]
 pub struct Marks {
     on_their_way: Vec<Arc<OnItsWay>>,
-    /// What was read in this session.
+    /// What was read in this session, as far as the gate may have kept it.
     read: BTreeSet<String>,
+    /// Whether more was read than is remembered here.
+    is_overfull: bool,
+    /// Whether an answer that holds a reading has arrived in this session.
+    has_arrived: bool,
+    /// How often the session was gone at the gate.
+    gone: u64,
+    /// Of how many of these times its client was told.
+    gone_told: u64,
     /// How many answers never arrived, since the last one of this name that did.
-    lost: BTreeMap<String, usize>,
+    lost: Arc<BTreeMap<String, usize>>,
     /// What was read before the session was cut off; and how many calls had come when it was delivered again, if it was. Which answer of
     /// it a client has that came before then is not known.
     cut_off: BTreeMap<String, Option<u64>>,
@@ -124,10 +139,15 @@ pub struct Marks {
     /// Outcomes that reached no one.
     untold: VecDeque<String>,
     /// What its client was warned of: where it was read, and since when it reads differently.
-    warned: BTreeSet<(String, String, u64)>,
+    warned: BTreeSet<Warned>,
     /// The session, where single requests name it.
     named: Option<Named>,
+    /// The client that a single request says that it comes from.
+    client: Option<Digest>,
 }
+
+/// What a client is warned of: by which tool and with which arguments it was read, and since when it reads differently.
+pub type Warned = (String, String, u64);
 
 /// A session that single requests name.
 #[derive(Debug, Clone)]
@@ -147,30 +167,42 @@ pub fn lock(marks: &Shared) -> MutexGuard<'_, Marks> {
 }
 
 impl Marks {
-    /// Notes that something is read in this session.
-    pub fn reads(&mut self, name: String) {
-        self.read.insert(name);
-    }
-
-    /// Whether anything was read in this session.
-    pub fn has_read(&self) -> bool {
-        !self.read.is_empty()
-    }
-
-    /// The session is gone, and another takes its place: nothing was read in it yet.
+    /// The session is gone, and another takes its place: nothing was read in it yet, and its client is to be told.
     pub fn begin_again(&mut self) {
         self.read.clear();
-        self.lost.clear();
+        self.lost = Arc::default();
         self.cut_off.clear();
+        (self.is_overfull, self.has_arrived) = (false, false);
+        self.gone = self.gone.saturating_add(1);
+    }
+
+    /// Whether more was read than is remembered, so that nothing can rest on it.
+    pub fn is_overfull(&self) -> bool {
+        self.is_overfull
+    }
+
+    /// What was read in this session, or is being read.
+    fn names(&self) -> BTreeSet<String> {
+        let may_read = |one: &&Arc<OnItsWay>| matches!(*one.telling(), Telling::Reads | Telling::Read);
+        let on_their_way = self.on_their_way.iter().filter(may_read);
+        self.read.iter().cloned().chain(on_their_way.flat_map(|one| one.readings().names)).collect()
+    }
+
+    /// The gate may have kept readings of these names.
+    fn keeps(&mut self, names: &[String]) {
+        for name in names {
+            if self.read.len() < READ_MAX {
+                self.read.insert(name.clone());
+            }
+            self.is_overfull |= !self.read.contains(name);
+        }
     }
 
     fn lose(&mut self, readings: Readings) {
-        if self.lost.len() >= LOST_MAX {
-            let read = &self.read;
-            self.lost.retain(|name, _| read.contains(name));
-        }
-        for name in readings.names {
-            *self.lost.entry(name).or_default() += readings.each;
+        self.keeps(&readings.names);
+        let lost = Arc::make_mut(&mut self.lost);
+        for name in readings.names.into_iter().filter(|name| self.read.contains(name)) {
+            *lost.entry(name).or_default() += readings.each;
         }
     }
 
@@ -180,28 +212,42 @@ impl Marks {
         if let Some(delivered @ None) = self.cut_off.get_mut(name) {
             *delivered = Some(self.calls);
         }
-        if let Some(lost) = self.lost.get_mut(name) {
+        if !self.lost.contains_key(name) {
+            return;
+        }
+        let lost = Arc::make_mut(&mut self.lost);
+        if let Some(lost) = lost.get_mut(name) {
             *lost = lost.saturating_sub(lost_before);
         }
-        self.lost.retain(|_, lost| *lost > 0);
+        lost.retain(|_, lost| *lost > 0);
     }
 
     /// What would have told the difference of any reading did not arrive.
     fn lose_all(&mut self) {
-        for name in &self.read {
-            *self.lost.entry(name.clone()).or_default() += 1;
+        let names = self.names();
+        let lost = Arc::make_mut(&mut self.lost);
+        for name in names {
+            *lost.entry(name).or_default() += 1;
+        }
+    }
+
+    /// Nothing is known to be lost of what no one reads any more, and the gate did not keep.
+    fn forget_unkept(&mut self, names: &[String]) {
+        if names.iter().any(|name| self.lost.contains_key(name)) {
+            let known = self.names();
+            Arc::make_mut(&mut self.lost).retain(|name, _| known.contains(name));
         }
     }
 
     /// An outcome that reached no one is told with the next answer.
-    fn keep_untold(&mut self, line: String) {
+    pub fn keep_untold(&mut self, line: String) {
         if !line.is_empty() && self.untold.len() < UNTOLD_MAX {
             self.untold.push_back(line);
         }
     }
 
-    /// What is still to be told of outcomes that reached no one, as far as there is room. Told once.
-    pub fn take_untold(&mut self, room: &mut usize) -> Vec<String> {
+    /// What is still to be told of outcomes that reached no one, as far as there is room.
+    fn take_untold(&mut self, room: &mut usize) -> Vec<String> {
         let mut told = Vec::new();
         while let Some(line) = self.untold.pop_front_if(|line| line.len() < *room) {
             *room = room.saturating_sub(line.len()).saturating_sub(1);
@@ -210,12 +256,20 @@ impl Marks {
         told
     }
 
-    /// Whether its client was not warned yet that what was read there reads differently since then. From now on it was.
-    pub fn warns(&mut self, (tool, arguments): (String, String), since_ms: u64) -> bool {
-        if self.warned.len() >= LOST_MAX {
+    /// Whether its client was not warned of this yet. From now on it was.
+    fn warns(&mut self, warned: Warned) -> bool {
+        if self.warned.len() >= WARNED_MAX {
             self.warned.clear();
         }
-        self.warned.insert((tool, arguments, since_ms))
+        self.warned.insert(warned)
+    }
+
+    /// What an answer carried that did not arrive is to be told with another.
+    fn take_back(&mut self, carried: Carried) {
+        carried.untold.into_iter().rev().for_each(|line| self.untold.push_front(line));
+        carried.warned.iter().for_each(|warned| {
+            self.warned.remove(warned);
+        });
     }
 
     /// Effects whose outcome was not told.
@@ -234,11 +288,14 @@ impl Marks {
     /// The session was cut off, and is gone on in: of what was read in it, and of what its calls under way will have changed, it is not
     /// known what reached the client.
     pub fn follow(&mut self, unsure: Vec<String>, open: impl IntoIterator<Item = u64>) {
-        for name in unsure {
-            self.cut_off.insert(name.clone(), None);
-            self.read.insert(name);
-        }
+        self.keeps(&unsure);
+        self.cut_off.extend(unsure.into_iter().map(|name| (name, None)));
         self.open.extend(open);
+    }
+
+    /// Notes which client a single request says that it comes from.
+    pub fn is_of(&mut self, client: Option<Digest>) {
+        self.client = client;
     }
 
     /// The session, where single requests name it.
@@ -264,12 +321,12 @@ impl Marks {
                 of_all += 1;
             }
         }
-        for name in &self.read {
+        for name in self.names() {
             // What has arrived since then was not known when the write came.
-            let lost = |lost: &BTreeMap<String, usize>| lost.get(name).copied().unwrap_or_default();
+            let lost = |lost: &BTreeMap<String, usize>| lost.get(&name).copied().unwrap_or_default();
             let lost = lost(&self.lost).max(lost(&before.lost));
             if lost + of_all > 0 {
-                *counts.entry(name.clone()).or_default() += lost + of_all;
+                *counts.entry(name).or_default() += lost + of_all;
             }
         }
         for (name, delivered) in &self.cut_off {
@@ -286,10 +343,19 @@ impl Marks {
 #[derive(Debug)]
 struct Before {
     on_their_way: Vec<Arc<OnItsWay>>,
-    lost: BTreeMap<String, usize>,
+    lost: Arc<BTreeMap<String, usize>>,
     open: BTreeSet<u64>,
     /// How many calls had come, this one among them.
     calls: u64,
+    has_arrived: bool,
+    gone_told: u64,
+}
+
+/// What an answer tells beside its own: if it does not arrive, another does.
+#[derive(Debug, Default)]
+struct Carried {
+    untold: Vec<String>,
+    warned: Vec<Warned>,
 }
 
 /// An answer on its way to the client. Dropped before it was made, it is lost: what it tells may have been kept, and counts as not
@@ -299,6 +365,7 @@ pub struct Delivery {
     marks: Shared,
     this: Arc<OnItsWay>,
     before: Before,
+    carried: Mutex<Carried>,
     is_over: Mutex<bool>,
 }
 
@@ -314,10 +381,17 @@ impl Delivery {
         });
         let mut known = lock(marks);
         known.calls = known.calls.saturating_add(1);
-        let (on_their_way, lost, open) = (known.on_their_way.clone(), known.lost.clone(), known.open.clone());
-        let before = Before { on_their_way, lost, open, calls: known.calls };
+        let before = Before {
+            on_their_way: known.on_their_way.clone(),
+            lost: Arc::clone(&known.lost),
+            open: known.open.clone(),
+            has_arrived: known.has_arrived,
+            gone_told: known.gone_told,
+            calls: known.calls,
+        };
         known.on_their_way.push(Arc::clone(&this));
-        Arc::new(Self { marks: Arc::clone(marks), this, before, is_over: Mutex::new(false) })
+        let (marks, carried, is_over) = (Arc::clone(marks), Mutex::default(), Mutex::new(false));
+        Arc::new(Self { marks, this, before, carried, is_over })
     }
 
     /// The marks of its session.
@@ -328,6 +402,38 @@ impl Delivery {
     /// Readings that the client may not know as the session has them, at the time this call came.
     pub fn unsure(&self) -> Vec<String> {
         lock(&self.marks).unsure(&self.before)
+    }
+
+    /// Whether an answer that holds a reading had arrived when this call came.
+    pub fn knows_a_reading(&self) -> bool {
+        self.before.has_arrived
+    }
+
+    /// Whether the session was gone at the gate, and its client had not been told when it sent this call. Then this answer tells it.
+    pub fn tells_gone(&self) -> bool {
+        let gone = lock(&self.marks).gone;
+        let is_untold = gone > self.before.gone_told;
+        if is_untold {
+            self.tells(Telling::Gone(gone));
+        }
+        is_untold
+    }
+
+    /// What is told with this answer beside its own, in a line each and as far as there is room: what became of calls whose answers
+    /// reached no one, and those of these warnings that were not given yet. If it is lost, they are told with another.
+    pub fn carries(&self, warnings: impl IntoIterator<Item = (Warned, String)>, mut room: usize) -> Vec<String> {
+        let mut marks = lock(&self.marks);
+        let mut carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = marks.take_untold(&mut room);
+        carried.untold.extend(lines.iter().cloned());
+        for (warned, line) in warnings {
+            if line.len() < room && marks.warns(warned.clone()) {
+                room = room.saturating_sub(line.len()).saturating_sub(1);
+                lines.push(line);
+                carried.warned.push(warned);
+            }
+        }
+        lines
     }
 
     fn tells(&self, telling: Telling) {
@@ -381,14 +487,12 @@ impl Delivery {
 
     /// The gate is asked to read.
     pub fn reads(&self) {
-        let mut marks = lock(&self.marks);
-        self.this.readings().names.into_iter().for_each(|name| marks.reads(name));
-        drop(marks);
         self.tells(Telling::Reads);
     }
 
     /// Its answer holds what was read.
     pub fn tells_reading(&self) {
+        lock(&self.marks).keeps(&self.this.readings().names);
         self.tells(Telling::Read);
     }
 
@@ -453,9 +557,15 @@ impl Delivery {
         let mut marks = lock(&self.marks);
         marks.on_their_way.retain(|one| !Arc::ptr_eq(one, &self.this));
         self.this.note();
+        if !is_made {
+            marks.take_back(std::mem::take(&mut *self.carried.lock().unwrap_or_else(PoisonError::into_inner)));
+        }
         let readings = self.this.readings();
-        match (self.this.telling().clone(), is_made) {
-            (Telling::Nothing | Telling::LeftOpen, _) | (Telling::Outcome { effect: None, .. }, true) => {}
+        let telling = self.this.telling().clone();
+        match (telling, is_made) {
+            (Telling::Nothing, _) => marks.forget_unkept(&readings.names),
+            (Telling::LeftOpen, _) | (Telling::Outcome { effect: None, .. }, true) | (Telling::Gone(_), false) => {}
+            (Telling::Gone(gone), true) => marks.gone_told = marks.gone_told.max(gone),
             (Telling::Outcome { effect: Some(effect), line }, true) => {
                 // Without a line it says that the call still goes on.
                 if !line.is_empty() {
@@ -470,6 +580,7 @@ impl Delivery {
                 }
             }
             (Telling::Read, true) => {
+                marks.has_arrived = true;
                 // What was lost since this call came may be newer.
                 for name in &readings.names {
                     let before = self.before.lost.get(name).copied().unwrap_or_default();
@@ -477,11 +588,7 @@ impl Delivery {
                 }
             }
             (Telling::Read | Telling::Reads, _) => marks.lose(readings),
-            (Telling::Writes, _) => marks.lose_all(),
-            (Telling::Unknown, _) => {
-                marks.lose_all();
-                marks.lose(readings);
-            }
+            (Telling::Writes | Telling::Unknown, _) => marks.lose_all(),
         }
     }
 }
@@ -489,32 +596,6 @@ impl Delivery {
 impl Drop for Delivery {
     fn drop(&mut self) {
         self.end(false);
-    }
-}
-
-/// The marks of sessions that single requests name, newest last. Only what this gateway has opened can be named: of another session it
-/// would not know what had reached its client.
-#[derive(Debug, Default)]
-pub struct Sessions(Mutex<VecDeque<Shared>>);
-
-impl Sessions {
-    /// Those of a session that a request names; `None` where it was not opened here, or too long ago.
-    pub fn named(&self, told: &str) -> Option<Shared> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = known.iter().position(|marks| lock(marks).named().is_some_and(|named| named.told == told))?;
-        let marks = known.remove(at)?;
-        known.push_back(Arc::clone(&marks));
-        Some(marks)
-    }
-
-    /// A session was opened for a request that named none.
-    pub fn opened(&self, named: Named, marks: &Shared) {
-        lock(marks).named = Some(named);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.push_back(Arc::clone(marks));
-        while known.len() > SESSIONS_MAX {
-            known.pop_front();
-        }
     }
 }
 

@@ -5,18 +5,19 @@
 //! (`calls.toml`). So every one is an entry before it is sent, and halts, standings and revocations hold for it without a line of
 //! code here.
 
-use super::operator::OperatorCommands;
 use super::delivery::Delivery;
 use super::gated::Calls;
 use super::message::Raw;
 use super::names::Names;
 use super::observed::Observations;
+use super::operator::OperatorCommands;
 use super::refusal::Refusal;
 use super::resumed::Notes;
 use super::settings::Unmapped;
 use super::tool::{Tool, fact_id};
 use crate::client::{Call, Client};
 use crate::commands::{entry_of, is_refused_as};
+use crate::terminal::note;
 use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -189,7 +190,13 @@ impl GateClient {
     /// Notes sessions over standard input under the gate's name, and goes on in those that were cut off.
     pub fn noting(self, gate: &str) -> Self {
         let notes = Notes::new(&self.secret, gate);
-        Self { notes, ..self }
+        if !notes.has_folder() {
+            note(
+                "note: there is no private folder to note sessions in, neither in XDG_RUNTIME_DIR nor in the temporary folder. If this \
+                 gateway is killed, what was read is forgotten. Until something is read, guarded calls are refused",
+            );
+        }
+        Self { notes: Some(notes), ..self }
     }
 
     /// Where sessions of clients over HTTP are noted.

@@ -153,7 +153,7 @@ impl GateClient {
             calling.delivery.tells_reading();
         }
         let names: Vec<String> = facts.iter().map(ToString::to_string).collect();
-        add_text(&mut result, &warnings(&self.names, calling.delivery.marks(), &shown.outdated, usize::MAX));
+        add_text(&mut result, &warnings(&self.names, &calling.delivery, &shown.outdated, usize::MAX));
         let mut object = json!({"observed": names, "observed_at": shown.observed_at, "observation": shown.observation});
         if let Some(session) = session {
             put(&mut object, "session", json!(told_session(session, &calling.delivery)));

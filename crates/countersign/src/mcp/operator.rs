@@ -78,9 +78,14 @@ mod tests {
     fn commands_are_those_of_the_place_where_they_are_run() {
         let (gate, trial) = (OperatorCommands::at(None), OperatorCommands::in_trial(Path::new("/a b")));
         let paths = ["/ticks".to_owned()];
-        assert!(gate.of_volatile(("get_clock", "shop", "get_clock"), &paths).ends_with("mcp approve shop/get_clock --ignore /ticks"));
         assert!(
-            trial.of_volatile(("get_clock", "shop", "get_clock"), &paths).contains("add --ignore /ticks to `countersign mcp try`")
+            gate.of_volatile(("get_clock", "shop", "get_clock"), &paths)
+                .ends_with("mcp approve shop/get_clock --ignore /ticks")
+        );
+        assert!(
+            trial
+                .of_volatile(("get_clock", "shop", "get_clock"), &paths)
+                .contains("add --ignore /ticks to `countersign mcp try`")
         );
         let whole = [WHOLE.to_owned()];
         assert!(gate.of_volatile(("now", "shop", "now"), &whole).ends_with("mcp approve shop/now --guard none"));

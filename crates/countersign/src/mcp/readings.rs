@@ -82,12 +82,12 @@ impl GateClient {
         let name = self.names.of(upstream, &tool.name);
         let mut result = Members::parse(&read.answer).map_err(|_| Refusal::unfit(&name, "its answer is no object"))?;
         unspoken(&mut result).map_err(|why| Refusal::unfit(&name, &format!("its answer is ambiguous: {why}")))?;
-        let mut lines = warnings(&self.names, calling.delivery.marks(), &read.outdated, usize::MAX);
+        let mut lines = warnings(&self.names, &calling.delivery, &read.outdated, usize::MAX);
         lines.extend(read.unkept.then(|| UNKEPT.to_owned()));
         add_text(&mut result, &lines);
         let session = told_session(&read.session, &calling.delivery);
         let object = json!({"session": session, "reading": read.entry, "read_at": read.read_at});
-        calling.delivery.tells_reading();
+        tells_of(&read, &calling.delivery);
         Ok(with_object(result, &object))
     }
 
@@ -110,7 +110,7 @@ impl GateClient {
         let read = match self.read_in(&session, request) {
             // A gate that was begun anew knows nothing of a session before: what was read then counts for nothing, so it begins again.
             Err(error) if is_own && is_refused_as(&error, ErrorCode::SessionNotFound) => {
-                seen.session.forget();
+                seen.session.forget(&session);
                 // It is read in the session that takes the place of that one.
                 delivery.reads();
                 self.read_in(&self.session_of(None, seen, delivery)?, request)
@@ -173,7 +173,7 @@ impl GateClient {
                 Resource::Found(with_object(result, &object))
             }
         };
-        delivery.tells_reading();
+        tells_of(&read, delivery);
         Ok(Some(found))
     }
 
@@ -221,12 +221,12 @@ impl GateClient {
             return Err(Refusal::no_session(&name));
         }
         let session = self.session_of(calling.session.as_ref(), seen, delivery)?;
-        seen.session.refuse_blind(&name).inspect_err(|_| delivery.tells_nothing())?;
+        seen.session.refuse_blind(&name, delivery)?;
         self.look_at_open(delivery);
         // What a call before it keeps from here on has not arrived, whatever it is kept as.
         delivery.waits_for_names().map_err(|TooLong| waiting())?;
         let unsure = delivery.unsure();
-        if unsure.len() > UNSURE_MAX {
+        if unsure.len() > UNSURE_MAX || lock(delivery.marks()).is_overfull() {
             return Err(Refusal::unsure(&name, unsure.len()));
         }
         Ok(Rested { session, unsure })
@@ -273,10 +273,11 @@ impl GateClient {
         // What it rests on is in the ledger: what is read from now on does not count for it. So its outcome is asked for apart.
         delivery.is_noted();
         let verdict = self.outcome_of(verdict);
-        if verdict.code.as_deref() == Some(Code::SessionNotOpen.as_str()) && !seen.session.is_stateless() {
-            seen.session.forget();
+        let is_gone = verdict.code.as_deref() == Some(Code::SessionNotOpen.as_str());
+        if let Some(session) = request.session.as_deref().filter(|_| is_gone && !seen.session.is_stateless()) {
+            seen.session.forget(session);
             delivery.tells_nothing();
-            seen.session.refuse_blind(&self.names.of(upstream, &tool.name))?;
+            seen.session.refuse_blind(&self.names.of(upstream, &tool.name), delivery)?;
         }
         match verdict.verdict {
             VerdictKind::Review | VerdictKind::InFlight => delivery.leaves_open(open_entry(&verdict)),
@@ -335,7 +336,7 @@ impl GateClient {
                 // The last word on the call is the gate's own.
                 lines.extend(quote_alike(&mut result).then(|| own_word(verdict)));
                 let outdated = readings.map(|it| it.outdated.as_slice()).unwrap_or_default();
-                lines.extend(warnings(names, delivery.marks(), outdated, usize::MAX));
+                lines.extend(warnings(names, delivery, outdated, usize::MAX));
                 add_text(&mut result, &lines);
                 Ok(with_object(result, &object))
             }
@@ -353,11 +354,11 @@ impl GateClient {
                     let refusal = Refusal::of_verdict(verdict, advice(knows, verdict), object);
                     refusal.saying(own_changes(names, changed).as_slice())
                 };
-                let lines = warnings(names, delivery.marks(), &not_told(verdict), refusal.room());
+                let lines = warnings(names, delivery, &not_told(verdict), refusal.room());
                 Err(refusal.saying(&lines))
             }
             _ => self.told_open(upstream, verdict, object, seen).map_err(|refusal| {
-                let lines = warnings(names, delivery.marks(), &not_told(verdict), refusal.room());
+                let lines = warnings(names, delivery, &not_told(verdict), refusal.room());
                 refusal.saying(&lines)
             }),
         }
@@ -390,6 +391,11 @@ fn not_told(verdict: &Verdict) -> Vec<Outdated> {
         changed.iter().any(|changed| (&changed.upstream, &changed.tool, &changed.arguments) == place)
     };
     outdated.iter().filter(|it| !is_named(it)).cloned().collect()
+}
+
+/// An answer holds what was read, and whether it was kept.
+fn tells_of(read: &ReadResponse, delivery: &Delivery) {
+    if read.unkept { delivery.tells_nothing() } else { delivery.tells_reading() }
 }
 
 /// The gate takes too long over a call that came before.

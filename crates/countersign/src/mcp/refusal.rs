@@ -95,7 +95,7 @@ impl Refusal {
     /// More answers than a write can name may not have reached the client.
     pub fn unsure(tool: &str, count: usize) -> Self {
         let message = format!("{count} answers may not have reached you, so it is not known what {tool} would rest on");
-        Self::error("reading_unread", message, "Read again what you rely on, then make the call again.", "change")
+        Self::error("reading_unread", message, "Begin a new session, and read there what you rely on.", "change")
     }
 
     /// The arguments cannot be decided on.

@@ -4,25 +4,35 @@
 //!
 //! Each gateway holds a lock on a small file that names its session. The system frees the lock when the process ends, however it
 //! ends; a clean end removes the file. The file also says who started the gateway, because an agent may have several: only the one that
-//! the new gateway takes the place of is gone on in. Where that cannot be told, none is, and the agent must read again.
+//! the new gateway takes the place of is gone on in. Where that cannot be told, none is, and the agent must read again. To look at a
+//! note is to lock it, so only one gateway looks at a time: another that looked meanwhile would take what was cut off for alive.
 
 mod parent;
 
 use self::parent::{Parent, Relation};
 use countersign_core::ids::Digest;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Error, ErrorKind, Read as _, Result, Seek as _, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-/// How long after its last use a session that was cut off is gone on in.
+/// How long after it was cut off a session is gone on in.
 pub const FOLLOWED_WITHIN: Duration = Duration::from_secs(10 * 60);
+/// How often a gateway says that it lives: often enough that what it has noted is never older than this when it is killed.
+pub const LIVES_EVERY: Duration = Duration::from_secs(15);
+/// How long is waited for others that look at notes. Each takes a moment.
+const HELD_WITHIN: Duration = Duration::from_secs(5);
+/// How often it is tried meanwhile.
+const HELD_EVERY: Duration = Duration::from_millis(2);
+/// What is locked by who looks at notes; no note is called that.
+const LOCK: &str = "lock";
 
 /// Where the sessions of one agent at one gate are noted.
 #[derive(Debug, Clone)]
 pub struct Notes {
-    folder: PathBuf,
+    /// `None` where there is no folder of one's own: then it is never known what was cut off.
+    folder: Option<PathBuf>,
     /// What their names begin with.
     scope: String,
 }
@@ -30,6 +40,7 @@ pub struct Notes {
 /// A session that was noted under a name.
 #[derive(Debug)]
 pub struct Noted {
+    /// The session; empty where it was not noted to the end.
     pub session: String,
     /// What was noted beside it.
     pub rest: String,
@@ -56,22 +67,27 @@ pub struct Note {
 }
 
 impl Notes {
-    /// For an agent, known by its secret, at the gate of this name. `None` where there is no folder of one's own for them.
-    pub fn new(secret: &[u8; 32], gate: &str) -> Option<Self> {
-        let user = std::fs::metadata("/proc/self").ok()?.uid();
-        Self::in_folder(&std::env::temp_dir().join(format!("countersign-sessions-{user}")), secret, gate)
+    /// For an agent, known by its secret, at the gate of this name.
+    pub fn new(secret: &[u8; 32], gate: &str) -> Self {
+        let user = std::fs::metadata("/proc/self").map(|it| it.uid());
+        let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+        let folders = user.into_iter().flat_map(|user| {
+            let shared = std::env::temp_dir().join(format!("countersign-sessions-{user}"));
+            let own = of_user.iter().map(|folder| folder.join("countersign-sessions"));
+            own.chain([shared]).map(move |folder| (folder, user)).collect::<Vec<_>>()
+        });
+        let folder = folders.into_iter().find(|(folder, user)| is_own(folder, *user));
+        Self::in_folder(folder.map(|(folder, _)| folder), secret, gate)
     }
 
-    fn in_folder(folder: &Path, secret: &[u8; 32], gate: &str) -> Option<Self> {
-        // Whoever made it first: only a folder that is ours, and that no one else can enter, is used.
-        let _ = DirBuilder::new().mode(0o700).create(folder);
-        let found = std::fs::symlink_metadata(folder).ok()?;
-        let user = std::fs::metadata("/proc/self").ok()?.uid();
-        if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 {
-            return None;
-        }
+    fn in_folder(folder: Option<PathBuf>, secret: &[u8; 32], gate: &str) -> Self {
         let scope = Digest::of(&[b"countersign session\0".as_slice(), secret, gate.as_bytes()].concat()).to_string();
-        Some(Self { folder: folder.to_owned(), scope })
+        Self { folder, scope }
+    }
+
+    /// Whether there is a folder for them.
+    pub fn has_folder(&self) -> bool {
+        self.folder.is_some()
     }
 
     /// The same for clients over HTTP.
@@ -80,16 +96,39 @@ impl Notes {
         Self { folder: self.folder.clone(), scope: scope.to_string() }
     }
 
+    fn folder(&self) -> Result<&Path> {
+        self.folder.as_deref().ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no folder of one's own for it"))
+    }
+
+    /// Nobody else looks at notes, or makes one, as long as this is kept.
+    fn hold(&self) -> Result<File> {
+        let file = lock_file(self.folder()?)?;
+        let until = Instant::now() + HELD_WITHIN;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(HELD_EVERY),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// All notes, newest last.
-    fn all(&self) -> Vec<(SystemTime, PathBuf)> {
+    fn all(&self) -> Result<Vec<(SystemTime, PathBuf)>> {
         let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
-        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok) {
-            let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(&self.scope));
-            let modified = entry.metadata().and_then(|it| it.modified());
-            found.extend(modified.ok().filter(|_| is_ours).map(|at| (at, entry.path())));
+        for entry in std::fs::read_dir(self.folder()?)? {
+            let entry = entry?;
+            if entry.file_name().to_str().is_some_and(|name| name.starts_with(&self.scope)) {
+                match entry.metadata().and_then(|it| it.modified()) {
+                    Ok(at) => found.push((at, entry.path())),
+                    // Its gateway has ended meanwhile.
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
         found.sort();
-        found
+        Ok(found)
     }
 
     /// Takes over the session that was cut off lately, if it is known which.
@@ -98,42 +137,57 @@ impl Notes {
     }
 
     fn take_for(&self, ours: &Parent) -> CutOff {
-        let is_late = |(used, _): &(SystemTime, PathBuf)| !is_over(*used);
-        let noted = self.all().into_iter().filter(is_late).filter_map(|(_, path)| Noted::take(path));
-        let relation = |noted: &Noted| Parent::parse(&noted.rest).map_or(Relation::Unknown, |theirs| ours.to(&theirs));
-        let mut found: Vec<(Relation, Noted)> = noted.map(|noted| (relation(&noted), noted)).collect();
+        if self.folder.is_none() {
+            return CutOff::Unclear;
+        }
+        self.take_closest(ours).unwrap_or_else(|error| {
+            tracing::warn!(%error, "it cannot be told whether a session was cut off; something must be read before a guarded call");
+            CutOff::Unclear
+        })
+    }
+
+    fn take_closest(&self, ours: &Parent) -> Result<CutOff> {
+        let _held = self.hold()?;
+        let mut found: Vec<(Relation, Noted)> = Vec::new();
+        for (_, path) in self.all()?.into_iter().filter(|(used, _)| !is_over(*used)) {
+            found.extend(Noted::take(path)?.map(|noted| (noted.relation_to(ours), noted)));
+        }
         // What another living program started is its own to go on in.
         found.retain(|(relation, _)| *relation != Relation::OfAnother);
         // The closest first.
         found.sort_by_key(|(relation, _)| *relation);
         let closest = found.first().map(|(relation, _)| *relation);
         let as_close = found.iter().filter(|(relation, _)| Some(*relation) == closest).count();
-        match (found.into_iter().next(), as_close) {
+        // It was not noted to the end, and could be any.
+        let is_any_unnamed = found.iter().any(|(_, noted)| noted.session.is_empty());
+        Ok(match (found.into_iter().next(), as_close) {
             (None, _) => CutOff::None,
-            (Some((Relation::Same | Relation::Alike, Noted { session, note, .. })), 1) => {
+            (Some((Relation::Same | Relation::Alike, Noted { session, note, .. })), 1) if !is_any_unnamed => {
                 note.is_for(&session, ours);
                 CutOff::One(session, note)
             }
             _ => CutOff::Unclear,
-        }
+        })
     }
 
     /// Takes over the session that was cut off lately under this name.
     pub fn take_named(&self, name: &str) -> Option<Noted> {
-        let path = self.named(name);
+        let path = self.folder().ok()?.join(self.name_of(name));
         let used = std::fs::metadata(&path).and_then(|it| it.modified()).ok()?;
-        if is_over(used) { None } else { Noted::take(path) }
+        let noted = if is_over(used) { None } else { Noted::take(path).ok()? };
+        noted.filter(|noted| !noted.session.is_empty())
     }
 
     /// Removes the notes of sessions that were cut off too long ago to be gone on in; the sessions, which are still open.
     pub fn sweep(&self) -> Vec<String> {
-        let over = self.all().into_iter().filter(|(used, _)| is_over(*used));
-        let noted = over.filter_map(|(_, path)| Noted::take(path));
+        let Ok(_held) = self.hold() else { return Vec::new() };
+        let over = self.all().unwrap_or_default().into_iter().filter(|(used, _)| is_over(*used));
+        let noted = over.filter_map(|(_, path)| Noted::take(path).ok()?);
         let remove = |noted: Noted| {
             noted.note.remove();
             noted.session
         };
-        noted.map(remove).collect()
+        noted.map(remove).filter(|session| !session.is_empty()).collect()
     }
 
     /// Notes a session that was opened.
@@ -142,51 +196,93 @@ impl Notes {
     }
 
     fn make_for(&self, session: &str, parent: &Parent) -> Option<Note> {
-        let note = Note::write(self.folder.join(format!("{}-{session}", self.scope)), session)?;
-        note.is_for(session, parent);
-        Some(note)
+        self.write(&format!("{}-{session}", self.scope), &format!("{session}\n{parent}"))
     }
 
     /// Notes a session under a name, with something beside it.
     pub fn make_named(&self, name: &str, session: &str, rest: &str) -> Option<Note> {
-        Note::write(self.named(name), &format!("{session}\n{rest}"))
+        self.write(&self.name_of(name), &format!("{session}\n{rest}"))
     }
 
-    fn named(&self, name: &str) -> PathBuf {
-        // Who reads the folder learns no name by which a client is known.
-        let name = Digest::of(&[self.scope.as_bytes(), name.as_bytes()].concat());
-        self.folder.join(format!("{}-{name}", self.scope))
+    /// What the note of a name is called. Who reads the folder learns no name by which a client is known.
+    fn name_of(&self, name: &str) -> String {
+        format!("{}-{}", self.scope, Digest::of(&[self.scope.as_bytes(), name.as_bytes()].concat()))
+    }
+
+    /// `None`, with a word to people, where it cannot be written.
+    fn write(&self, name: &str, text: &str) -> Option<Note> {
+        self.folder.as_ref()?;
+        let written = self.folder().and_then(|folder| {
+            let _held = self.hold()?;
+            Note::write(folder.join(name), text)
+        });
+        let warn = |error: &Error| {
+            let folder = self.folder.as_deref().unwrap_or(Path::new("a folder")).display();
+            tracing::warn!(%error, %folder, "the session cannot be noted: if this gateway is killed, what was read in it is forgotten");
+        };
+        written.inspect_err(warn).ok()
     }
 }
 
-/// Whether a session that was used last at this time is not gone on in any more.
+/// Whether a folder is the user's own, and notes can be made in it. Whoever made it first: only one that no one else can enter is used.
+fn is_own(folder: &Path, user: u32) -> bool {
+    let _ = DirBuilder::new().mode(0o700).create(folder);
+    let found = std::fs::symlink_metadata(folder);
+    let is_own = found.is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0);
+    is_own && lock_file(folder).is_ok()
+}
+
+fn lock_file(folder: &Path) -> Result<File> {
+    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(folder.join(LOCK))
+}
+
+/// Whether a session that was in use at this time last is not gone on in any more.
 fn is_over(used: SystemTime) -> bool {
     used.elapsed().is_ok_and(|since| since > FOLLOWED_WITHIN)
 }
 
 impl Noted {
-    /// Takes a note that is held by no gateway that lives.
-    fn take(path: PathBuf) -> Option<Self> {
-        let mut file = OpenOptions::new().read(true).write(true).open(&path).ok()?;
-        file.try_lock().ok()?;
+    /// Takes a note; `None` where a gateway that lives holds it, or has removed it.
+    fn take(path: PathBuf) -> Result<Option<Self>> {
+        let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            held => held?,
+        }
         // It may have been removed before it was held.
-        let is_there = std::fs::metadata(&path).ok()?.ino() == file.metadata().ok()?.ino();
+        match std::fs::metadata(&path) {
+            Ok(found) if found.ino() == file.metadata()?.ino() => {}
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => return Ok(None),
+        }
         let mut text = String::new();
-        file.read_to_string(&mut text).ok()?;
-        let (session, rest) = text.split_once('\n').unwrap_or((&text, ""));
-        let (session, rest) = (session.to_owned(), rest.to_owned());
-        let note = Note { file, path };
-        (is_there && session.starts_with("ses_")).then_some(Self { session, rest, note })
+        file.read_to_string(&mut text)?;
+        let (session, rest) = text.split_once('\n').unwrap_or_default();
+        let session = if session.starts_with("ses_") { session.to_owned() } else { String::new() };
+        Ok(Some(Self { session, rest: rest.to_owned(), note: Note { file, path } }))
+    }
+
+    /// What the program that started its gateway is to this one.
+    fn relation_to(&self, ours: &Parent) -> Relation {
+        Parent::parse(&self.rest).map_or(Relation::Unknown, |theirs| ours.to(&theirs))
     }
 }
 
 impl Note {
-    fn write(path: PathBuf, text: &str) -> Option<Self> {
-        let mut options = OpenOptions::new();
-        let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&path).ok()?;
-        file.try_lock().ok()?;
-        file.write_all(text.as_bytes()).ok()?;
-        Some(Self { file, path })
+    fn write(path: PathBuf, text: &str) -> Result<Self> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).read(true).mode(0o600).open(&path)?;
+        file.try_lock()?;
+        let note = Self { file, path };
+        match note.file.write_all_at(text.as_bytes(), 0).and_then(|()| note.file.set_len(text.len() as u64)) {
+            Ok(()) => Ok(note),
+            Err(error) => {
+                note.remove();
+                Err(error)
+            }
+        }
     }
 
     /// The session is gone on in by a gateway that this program started.
@@ -213,8 +309,8 @@ impl Note {
         }
     }
 
-    /// The session is used.
-    pub fn used(&self) {
+    /// Its gateway lives.
+    pub fn lives(&self) {
         // Only how long it is gone on in depends on it.
         let _ = self.file.set_modified(SystemTime::now());
     }
@@ -228,18 +324,78 @@ impl Note {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
+
+    const GATEWAYS: usize = 8;
+
+    fn made(folder: &TempDir) -> PathBuf {
+        let notes = folder.path().join("notes");
+        let user = std::fs::metadata("/proc/self").expect("is there").uid();
+        assert!(is_own(&notes, user));
+        notes
+    }
+
+    #[test]
+    fn gateways_that_look_at_the_same_time_each_find_what_was_cut_off() {
+        let folder = tempfile::tempdir().expect("has a folder");
+        let notes = Notes::in_folder(Some(made(&folder)), &[1; 32], "gate");
+        let parents: Vec<Parent> =
+            (0..GATEWAYS).map(|at| Parent::of(u32::MAX, &at.to_string(), Digest([0; 32]))).collect();
+        for round in 0..20 {
+            let killed = parents.iter().enumerate();
+            killed.for_each(|(at, parent)| drop(notes.make_for(&format!("ses_{at}"), parent).expect("is noted")));
+            let begin = std::sync::Barrier::new(GATEWAYS);
+            let found = std::thread::scope(|scope| {
+                let look = |parent| {
+                    let (notes, begin) = (&notes, &begin);
+                    scope.spawn(move || {
+                        begin.wait();
+                        notes.take_for(parent)
+                    })
+                };
+                parents
+                    .iter()
+                    .map(look)
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .map(|it| it.join().expect("ends"))
+                    .collect::<Vec<_>>()
+            });
+            for (at, found) in found.into_iter().enumerate() {
+                let CutOff::One(name, note) = found else { panic!("{at} finds nothing in round {round}: {found:?}") };
+                assert_eq!(name, format!("ses_{at}"));
+                note.remove();
+            }
+        }
+    }
+
+    #[test]
+    fn where_it_cannot_be_told_what_was_cut_off_it_is_unclear() {
+        let folder = tempfile::tempdir().expect("has a folder");
+        let notes = Notes::in_folder(Some(made(&folder)), &[1; 32], "gate");
+        // Killed before the note was whole, or the disk was full.
+        std::fs::write(made(&folder).join(format!("{}-ses_1", notes.scope)), "").expect("is written");
+        assert!(matches!(notes.take(), CutOff::Unclear));
+        let nowhere = Notes::in_folder(None, &[1; 32], "gate");
+        assert!(matches!(nowhere.take(), CutOff::Unclear) && nowhere.make("ses_1").is_none());
+        let user = std::fs::metadata("/proc/self").expect("is there").uid();
+        assert!(!is_own(&made(&folder), user + 1), "of another user");
+        let shared = folder.path().join("shared");
+        DirBuilder::new().mode(0o755).create(&shared).expect("is made");
+        assert!(!is_own(&shared, user), "others can enter it");
+    }
 
     #[test]
     fn only_what_was_cut_off_lately_is_taken_over_and_only_once() {
         let folder = tempfile::tempdir().expect("has a folder");
-        let notes = |secret: u8, gate: &str| Notes::in_folder(&folder.path().join("notes"), &[secret; 32], gate);
-        let (ours, others) = (notes(1, "gate").expect("is ours"), notes(2, "gate").expect("is ours"));
+        let notes = |secret: u8, gate: &str| Notes::in_folder(Some(made(&folder)), &[secret; 32], gate);
+        let (ours, others) = (notes(1, "gate"), notes(2, "gate"));
         let living = ours.make("ses_1").expect("is noted");
         let is_none = |notes: &Notes| matches!(notes.take(), CutOff::None);
         assert!(is_none(&ours), "it lives");
         // Dropped without a word, as when the process is killed.
         drop(ours.make("ses_2").expect("is noted"));
-        assert!(is_none(&others) && is_none(&notes(1, "other").expect("is ours")));
+        assert!(is_none(&others) && is_none(&notes(1, "other")));
         let CutOff::One(name, note) = ours.take() else { panic!("was cut off") };
         assert_eq!(name, "ses_2");
         assert!(is_none(&ours), "it is gone on in");
@@ -250,13 +406,13 @@ mod tests {
         drop(old);
         assert!(is_none(&ours), "that is long ago");
         assert_eq!(ours.sweep(), ["ses_3"]);
-        assert_eq!(std::fs::read_dir(folder.path().join("notes")).expect("is a folder").count(), 0);
+        assert!(ours.all().expect("is a folder").is_empty());
     }
 
     #[test]
     fn a_gateway_goes_on_in_the_session_whose_place_it_takes_and_in_no_other() {
         let folder = tempfile::tempdir().expect("has a folder");
-        let notes = Notes::in_folder(&folder.path().join("notes"), &[1; 32], "gate").expect("is ours");
+        let notes = Notes::in_folder(Some(made(&folder)), &[1; 32], "gate");
         let parent = |started: &str, like: u8| Parent::of(u32::MAX, started, Digest([like; 32]));
         let (first, again, unlike) = (parent("1", 1), parent("2", 1), parent("3", 2));
         let gone_on = |by: &Parent| match notes.take_for(by) {
@@ -278,7 +434,7 @@ mod tests {
         drop(own);
         assert_eq!(gone_on(&parent("4", 9)), "unclear");
         ["ses_1", "ses_2", "ses_3"].iter().for_each(|name| {
-            std::fs::remove_file(notes.folder.join(format!("{}-{name}", notes.scope))).expect("is there");
+            std::fs::remove_file(made(&folder).join(format!("{}-{name}", notes.scope))).expect("is there");
         });
         assert_eq!(gone_on(&parent("4", 9)), "none", "what the living program of this test started is not its");
         assert!(matches!(notes.take(), CutOff::One(name, _) if name == "ses_4"));
@@ -287,7 +443,7 @@ mod tests {
     #[test]
     fn over_http_only_the_client_of_the_name_goes_on() {
         let folder = tempfile::tempdir().expect("has a folder");
-        let notes = Notes::in_folder(&folder.path().join("notes"), &[1; 32], "gate").expect("is ours");
+        let notes = Notes::in_folder(Some(made(&folder)), &[1; 32], "gate");
         let over_http = notes.over_http();
         let living = over_http.make_named("one", "ses_1", "{\"a\":1}").expect("is noted");
         assert!(over_http.take_named("one").is_none(), "it lives");

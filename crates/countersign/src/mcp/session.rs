@@ -25,6 +25,7 @@ use super::message::{
 use super::methods::{self, Rule};
 use super::observed::Observations;
 use super::refusal::Refusal;
+use super::resumed::LIVES_EVERY;
 use super::upstream::{Alive, Event};
 use countersign_core::screen::visible::one_line;
 use serde_json::value::RawValue;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
 
 /// How many messages may wait for a session, and for its client.
 const WAITING_MAX: usize = 256;
@@ -161,6 +163,8 @@ impl Session {
         let far = tokio::time::Instant::now() + Duration::from_secs(60 * 60 * 24 * 365);
         let drained = tokio::time::sleep_until(far);
         tokio::pin!(drained);
+        let mut lives = tokio::time::interval(LIVES_EVERY);
+        lives.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while open || self.showing > 0 || self.is_waited_for() || !self.calls.is_empty() || !self.uses.is_empty() {
             tokio::select! {
                 message = client_said.recv(), if open => match message {
@@ -172,6 +176,8 @@ impl Session {
                 },
                 Some((slot, generation, event)) = from_links.recv() => self.link_said(slot, generation, event).await,
                 Some(verdict) = gate_said.recv() => self.gate_said(verdict).await,
+                // However long its client is silent: what it has read counts until it is cut off.
+                _ = lives.tick() => self.seen.session.lives(),
                 () = &mut drained => break,
                 // No one reads any more: there is no one to serve.
                 () = self.client.closed() => break,

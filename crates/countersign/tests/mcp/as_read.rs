@@ -7,6 +7,7 @@ mod coming_back;
 mod cut_off;
 mod delivered;
 mod files;
+mod found_again;
 mod limits;
 mod mapped;
 mod naming;

@@ -13,7 +13,9 @@ pub struct Sandbox(TempDir);
 impl Sandbox {
     /// An empty folder.
     pub fn bare() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("tmp")).unwrap();
+        Self(folder)
     }
 
     /// A gate, an agent, and nothing approved.
@@ -48,6 +50,8 @@ impl Sandbox {
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
         command.args(words).current_dir(self.path()).env_clear().env("PATH", std::env::var("PATH").unwrap_or_default());
+        // Sessions are noted there: those of one test are none of another's.
+        command.env("TMPDIR", self.path().join("tmp"));
         command
     }
 

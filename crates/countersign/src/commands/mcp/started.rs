@@ -3,9 +3,9 @@
 use crate::client::{Call, Client};
 use crate::commands::OPERATOR;
 use crate::config::Config;
-use crate::mcp::operator::OperatorCommands;
 use crate::mcp::gate::{AS_READ, GateClient, PACT_NAME, SHADOW_TYPE};
 use crate::mcp::mapping::Mapping;
+use crate::mcp::operator::OperatorCommands;
 use crate::mcp::settings::{Guard, Place, Proposal, Unmapped};
 use crate::terminal::{inline, note};
 use countersign_api::{Effect, EffectList, EffectState, PactList};

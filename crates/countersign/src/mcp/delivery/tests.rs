@@ -1,5 +1,6 @@
 //! What is unsure, after which answers were made and which were lost.
 
+use super::sessions::SESSIONS_MAX;
 use super::*;
 
 fn read(marks: &Shared, name: &str) -> Arc<Delivery> {
@@ -16,7 +17,91 @@ fn unsure(marks: &Shared) -> Vec<String> {
 }
 
 fn untold(marks: &Shared) -> Vec<String> {
-    lock(marks).take_untold(&mut 4096)
+    let answer = Delivery::begin(marks, String::new());
+    answer.tells_nothing();
+    let told = answer.carries([], 4096);
+    answer.made();
+    told
+}
+
+#[test]
+fn what_goes_with_an_answer_that_is_lost_goes_with_another() {
+    let marks = Shared::default();
+    ["one", "two"].iter().for_each(|line| lock(&marks).keep_untold((*line).to_owned()));
+    let warning = |since| [(("shop/get".to_owned(), "{}".to_owned(), since), "differs".to_owned())];
+    for _ in 0..2 {
+        let answer = Delivery::begin(&marks, String::new());
+        answer.tells_nothing();
+        assert_eq!(answer.carries(warning(7), 4096), ["one", "two", "differs"]);
+        assert!(answer.carries(warning(7), 4096).is_empty(), "they are on their way");
+        drop(answer);
+    }
+    assert_eq!(untold(&marks), ["one", "two"]);
+    let answer = Delivery::begin(&marks, String::new());
+    answer.tells_nothing();
+    assert_eq!(answer.carries(warning(7), 4096), ["differs"]);
+    answer.made();
+    let answer = Delivery::begin(&marks, String::new());
+    answer.tells_nothing();
+    assert!(answer.carries(warning(7), 4096).is_empty(), "it was told");
+    assert_eq!(answer.carries(warning(8), 4096), ["differs"], "that is another");
+}
+
+#[test]
+fn every_call_that_came_before_its_client_was_told_that_the_session_is_gone_tells_it() {
+    let marks = Shared::default();
+    let call = || Delivery::begin(&marks, "w".to_owned());
+    assert!(!call().tells_gone());
+    let (early, other) = (call(), call());
+    lock(&marks).begin_again();
+    assert!(early.tells_gone());
+    drop(early);
+    let next = call();
+    assert!(next.tells_gone(), "the one before did not arrive");
+    next.made();
+    assert!(other.tells_gone(), "it was sent before that");
+    assert!(!call().tells_gone());
+}
+
+#[test]
+fn only_an_answer_that_holds_a_reading_and_has_arrived_makes_one_known() {
+    let marks = Shared::default();
+    let knows = || Delivery::begin(&marks, "w".to_owned()).knows_a_reading();
+    let refused = Delivery::begin(&marks, "a".to_owned());
+    refused.reads();
+    assert!(!knows());
+    refused.tells_nothing();
+    refused.made();
+    drop(read(&marks, "a"));
+    assert!(!knows());
+    let write = Delivery::begin(&marks, "w".to_owned());
+    read(&marks, "a").made();
+    assert!(knows() && !write.knows_a_reading(), "it came before that");
+    lock(&marks).begin_again();
+    assert!(!knows(), "that was in another session");
+}
+
+#[test]
+fn what_the_gate_did_not_keep_takes_no_room() {
+    let marks = Shared::default();
+    for at in 0..2 * READ_MAX {
+        let unkept = Delivery::begin(&marks, at.to_string());
+        unkept.reads();
+        // What is told of changes while it is on its way may be lost.
+        let write = Delivery::begin(&marks, "w".to_owned());
+        write.writes();
+        drop(write);
+        unkept.tells_nothing();
+    }
+    let kept = || {
+        let marks = lock(&marks);
+        (marks.read.len(), marks.lost.len(), marks.is_overfull())
+    };
+    assert_eq!(kept(), (0, 0, false));
+    (0..=READ_MAX).for_each(|at| drop(read(&marks, &at.to_string())));
+    assert_eq!(kept(), (READ_MAX, READ_MAX, true), "nothing can rest on what is not remembered");
+    lock(&marks).begin_again();
+    assert!(!lock(&marks).is_overfull());
 }
 
 #[test]
@@ -213,12 +298,18 @@ fn what_is_read_after_a_session_was_cut_off_is_known_to_calls_that_come_after_it
 
 #[test]
 fn a_session_is_named_by_what_its_client_was_told_and_by_nothing_else() {
-    let sessions = Sessions::default();
+    let (sessions, client) = (Sessions::default(), |name: &str| Some(Digest::of(name.as_bytes())));
     let named = |at: usize| Named { name: format!("ses_{at}"), told: format!("ses_{at}.secret") };
     let marks: Vec<Shared> = (0..=SESSIONS_MAX).map(|_| Shared::default()).collect();
-    marks.iter().enumerate().for_each(|(at, marks)| sessions.opened(named(at), marks));
+    for (at, marks) in marks.iter().enumerate() {
+        lock(marks).is_of(client(if at < 5 { "one" } else { "another" }));
+        let forgotten = sessions.opened(named(at), marks);
+        let expected = if at < SESSIONS_MAX { Vec::new() } else { vec!["ses_5".to_owned()] };
+        assert_eq!(forgotten, expected, "of those of the client that has the most");
+    }
     let found = sessions.named("ses_7.secret").expect("was opened");
     assert!(Arc::ptr_eq(&found, &marks[7]));
     assert!(sessions.named("ses_7").is_none(), "that can be guessed");
-    assert!(sessions.named("ses_0.secret").is_none(), "it was used longest ago");
+    assert!(sessions.named("ses_5.secret").is_none(), "it was used longest ago");
+    assert!(sessions.named("ses_0.secret").is_some(), "its client has few");
 }

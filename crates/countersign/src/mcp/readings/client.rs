@@ -1,18 +1,20 @@
 //! The session that a client of the gateway has at the gate: opened when it first reads, gone on in after it was cut off, closed when the
 //! client says that it is done (R1).
 
-use super::place;
+use super::told::ended_before;
+use super::{named_session, place};
 use crate::client::Call;
 use crate::mcp::delivery::{self, Delivery, Named, Shared, lock};
 use crate::mcp::gate::{GateClient, random_key};
-use crate::mcp::message::Raw;
+use crate::mcp::message::{Members, Raw};
 use crate::mcp::names::Names;
 use crate::mcp::observed::Observations;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::resumed::{CutOff, FOLLOWED_WITHIN, Note, Noted, Notes};
 use anyhow::Result;
-use countersign_api::{Outdated, SessionClosed, SessionOpened, SessionRequest};
+use countersign_api::{EndedCall, Outdated, SessionClosed, SessionOpened, SessionRequest, Verdict};
 use countersign_core::call::EffectId;
+use countersign_core::ids::Digest;
 use countersign_core::session::SessionName;
 use countersign_core::utc::Utc;
 use serde_json::json;
@@ -32,19 +34,10 @@ pub struct ClientSession {
     /// Where its session is noted, so that another gateway can go on in it.
     notes: Option<Notes>,
     note: Mutex<Option<Note>>,
-    /// Why it may have read more than its session knows.
-    lost: Mutex<Option<Lost>>,
+    /// Since when it has not been known whether a session that was cut off is its own: it must read something first.
+    unclear: Mutex<Option<Instant>>,
     /// Over HTTP.
     over_http: Option<OverHttp>,
-}
-
-/// Why a client may have read more than its session knows. A write would not rest on that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lost {
-    /// Its session is gone at the gate. It is told once.
-    Gone,
-    /// A session was cut off that may be the client's, or not: found at this time. It must read something first.
-    Unclear(Instant),
 }
 
 /// What a client over HTTP is known by.
@@ -104,9 +97,14 @@ impl ClientSession {
     }
 
     /// A call comes; the mark that goes with its answer.
-    pub fn begin(&self, (upstream, tool): (&str, &str), arguments: &str, named: Option<&String>) -> Arc<Delivery> {
+    pub fn begin(&self, (upstream, tool): (&str, &str), arguments: &str, params: &Members) -> Arc<Delivery> {
         let name = place(upstream, tool, arguments).map(|place| place.name().to_string()).unwrap_or_default();
-        Delivery::begin(&self.marks_of(named), name)
+        let named = named_session(params);
+        let marks = self.marks_of(named.as_ref());
+        if self.is_stateless && named.is_none() {
+            lock(&marks).is_of(client_of(params));
+        }
+        Delivery::begin(&marks, name)
     }
 
     /// A client asks for the outcome of a call.
@@ -128,32 +126,27 @@ impl ClientSession {
         self.is_stateless
     }
 
-    /// The gate knows nothing of its session: it begins again.
-    pub fn forget(&self) {
-        if held(&self.name).take().is_some() {
-            *held(&self.lost) = Some(Lost::Gone);
+    /// The gate does not know this session. If it is the client's, the client begins again; one that took its place meanwhile stays.
+    pub fn forget(&self, refused: &str) {
+        let mut name = held(&self.name);
+        if name.as_deref() == Some(refused) {
+            *name = None;
             lock(&self.marks).begin_again();
+            held(&self.note).take().into_iter().for_each(Note::remove);
         }
-        held(&self.note).take().into_iter().for_each(Note::remove);
     }
 
-    /// A write comes: refused where what its client has read before is not known.
-    pub(super) fn refuse_blind(&self, tool: &str) -> Result<(), Refusal> {
-        let mut lost = held(&self.lost);
-        match *lost {
-            None => Ok(()),
-            Some(Lost::Gone) => {
-                *lost = None;
-                Err(Refusal::session_gone(tool))
-            }
-            Some(Lost::Unclear(since)) => {
-                if since.elapsed() > FOLLOWED_WITHIN || lock(&self.marks).has_read() {
-                    *lost = None;
-                    return Ok(());
-                }
-                Err(Refusal::session_unclear(tool))
-            }
+    /// A write comes: refused where what its client has read before is not known, until the client was told so or has read something.
+    pub(super) fn refuse_blind(&self, tool: &str, delivery: &Delivery) -> Result<(), Refusal> {
+        if delivery.tells_gone() {
+            return Err(Refusal::session_gone(tool));
         }
+        let is_unclear = held(&self.unclear).is_some_and(|since| since.elapsed() <= FOLLOWED_WITHIN);
+        if is_unclear && !delivery.knows_a_reading() {
+            delivery.tells_nothing();
+            return Err(Refusal::session_unclear(tool));
+        }
+        Ok(())
     }
 
     /// The session that a call belongs to, if it was opened: the one that it names, or the client's own.
@@ -171,6 +164,19 @@ impl ClientSession {
         }
     }
 
+    /// The session that was cut off was not gone on in, for now.
+    fn put_back(&self, mut cut_off: Option<(String, Note)>) {
+        // Over standard input the note is there to be taken again.
+        self.over_http.iter().for_each(|it| *held(&it.cut_off) = cut_off.take());
+    }
+
+    /// Its gateway lives.
+    pub fn lives(&self) {
+        held(&self.note).iter().for_each(Note::lives);
+        let cut_off = self.over_http.as_ref().map(|it| held(&it.cut_off));
+        cut_off.iter().filter_map(|it| it.as_ref()).for_each(|(_, note)| note.lives());
+    }
+
     /// Notes the session that was opened.
     fn note(&self, session: &str) -> Option<Note> {
         let notes = self.notes.as_ref()?;
@@ -185,19 +191,10 @@ impl ClientSession {
 }
 
 /// What a session was not told yet, in a line each and as far as there is room: what became of calls whose answers reached no one, and
-/// what is outdated. Nothing is said twice.
-pub fn warnings(names: &Names, marks: &Shared, outdated: &[Outdated], mut room: usize) -> Vec<String> {
-    let mut marks = lock(marks);
-    let mut lines = marks.take_untold(&mut room);
-    for it in outdated {
-        let line = warning(names, it);
-        let place = (format!("{}/{}", it.upstream, it.tool), it.arguments.clone());
-        if line.len() < room && marks.warns(place, it.since) {
-            room = room.saturating_sub(line.len()).saturating_sub(1);
-            lines.push(line);
-        }
-    }
-    lines
+/// what is outdated. What has arrived is not said twice.
+pub fn warnings(names: &Names, delivery: &Delivery, outdated: &[Outdated], room: usize) -> Vec<String> {
+    let place = |it: &Outdated| (format!("{}/{}", it.upstream, it.tool), it.arguments.clone(), it.since);
+    delivery.carries(outdated.iter().map(|it| (place(it), warning(names, it))), room)
 }
 
 fn warning(names: &Names, outdated: &Outdated) -> String {
@@ -209,6 +206,12 @@ fn warning(names: &Names, outdated: &Outdated) -> String {
         "Note: {tool}{arguments} answers differently since {}{after}. Read it again before you rely on it.",
         Utc(*since)
     )
+}
+
+/// The client that a single request says that it comes from.
+fn client_of(params: &Members) -> Option<Digest> {
+    let meta = params.object("_meta")?;
+    meta.get("io.modelcontextprotocol/clientInfo").map(|client| Digest::of(client.get().as_bytes()))
 }
 
 /// Whether two names are of one session: who goes on in it is given a new one.
@@ -244,12 +247,14 @@ impl GateClient {
         if session.is_stateless {
             let SessionOpened { session: name, .. } = open(None)?;
             let secret = random_key().map_err(|error| Refusal::no_gate(&error))?;
-            session.sessions.opened(Named { told: format!("{name}.{secret}"), name: name.clone() }, delivery.marks());
+            let named = Named { told: format!("{name}.{secret}"), name: name.clone() };
+            let forgotten = session.sessions.opened(named, delivery.marks());
+            // No one can name them any more.
+            forgotten.iter().for_each(|name| self.close_named(name));
             return Ok(name);
         }
         let mut name = held(&session.name);
         if let Some(name) = &*name {
-            held(&session.note).iter().for_each(Note::used);
             return Ok(name.clone());
         }
         let expired = session.notes.as_ref().map(Notes::sweep).unwrap_or_default();
@@ -258,27 +263,53 @@ impl GateClient {
             CutOff::One(name, note) => Some((name, note)),
             CutOff::None => None,
             CutOff::Unclear => {
-                *held(&session.lost) = Some(Lost::Unclear(Instant::now()));
+                *held(&session.unclear) = Some(Instant::now());
                 None
             }
         };
-        let SessionOpened { session: opened, unsure, open: under_way } =
-            open(cut_off.as_ref().map(|(name, _)| name.clone()))?;
+        let follows = cut_off.as_ref().map(|(name, _)| name.clone());
+        let opened = match open(follows) {
+            Ok(opened) => opened,
+            Err(refusal) => {
+                session.put_back(cut_off);
+                return Err(refusal);
+            }
+        };
+        let SessionOpened { session: opened, unsure, open: under_way, ended } = opened;
         let note = match cut_off {
             Some((name, note)) if is_same(&name, &opened) => {
                 note.is_now(&opened);
                 let under_way = under_way.iter().filter_map(|effect| effect.parse::<EffectId>().ok());
                 lock(delivery.marks()).follow(unsure, under_way.map(|effect| effect.0));
+                ended.iter().for_each(|ended| self.tell_of(ended, delivery));
                 Some(note)
             }
             gone => {
-                gone.into_iter().for_each(|(_, note)| note.remove());
+                if let Some((_, note)) = gone {
+                    // Its client did not end it, and is to be told that what was read in it does not count.
+                    note.remove();
+                    lock(&session.marks).begin_again();
+                }
                 session.note(&opened)
             }
         };
+        if note.is_none() && session.notes.is_some() {
+            // What cannot be noted now could not be noted before.
+            held(&session.unclear).get_or_insert_with(Instant::now);
+        }
         *held(&session.note) = note;
         *name = Some(opened.clone());
         Ok(opened)
+    }
+
+    /// A call ended before the session was gone on in, and may have been told to no one.
+    fn tell_of(&self, ended: &EndedCall, delivery: &Delivery) {
+        let Ok(effect) = ended.effect.parse::<EffectId>() else { return };
+        match self.client.call::<Verdict>(Call::get(format!("/v1/actions/{}", effect.0)).agent(&self.agent)) {
+            Ok(verdict) => lock(delivery.marks()).keep_untold(ended_before(ended.tool.as_deref(), &verdict)),
+            // It is asked for again, and until then everything is unsure.
+            Err(_) => lock(delivery.marks()).follow(Vec::new(), [effect.0]),
+        }
     }
 
     fn open_session(&self, follows: Option<String>) -> Result<SessionOpened> {

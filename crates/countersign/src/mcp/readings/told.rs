@@ -219,17 +219,29 @@ pub fn closing(tool: &str, verdict: &Verdict) -> Option<String> {
 
 /// What became of a write, in a line, for a client that its answer did not reach; nothing as long as it goes on.
 pub fn outcome(name: &str, verdict: &Verdict) -> String {
+    became(verdict).map(|became| format!("Note: {name}, whose answer did not reach you, {became}.")).unwrap_or_default()
+}
+
+/// The same of a call that a gateway made before this one. Its answer may have arrived.
+pub fn ended_before(tool: Option<&str>, verdict: &Verdict) -> String {
+    let name = tool.map_or_else(|| "a call".to_owned(), |tool| format!("a call of {tool}"));
+    let line =
+        |became| format!("Note: before the gateway was started again, {name} {became}. You may not have been told.");
+    became(verdict).map(line).unwrap_or_default()
+}
+
+fn became(verdict: &Verdict) -> Option<String> {
     let became = match verdict.verdict {
         VerdictKind::Failed if is_over(verdict) => "was answered with an error, and may have been carried out",
         VerdictKind::Committed | VerdictKind::Settled => "was carried out",
         VerdictKind::Rejected | VerdictKind::Failed => "was not carried out",
         VerdictKind::InDoubt => "may have been carried out",
-        VerdictKind::Review | VerdictKind::InFlight => return String::new(),
+        VerdictKind::Review | VerdictKind::InFlight => return None,
     };
     let place = match (&verdict.effect, verdict.entry) {
         (Some(effect), _) => format!(" ({effect})"),
         (None, Some(entry)) => format!(" (entry {entry})"),
         (None, None) => String::new(),
     };
-    format!("Note: {name}, whose answer did not reach you, {became}{place}.")
+    Some(format!("{became}{place}"))
 }

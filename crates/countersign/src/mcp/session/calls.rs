@@ -88,7 +88,7 @@ impl Session {
         let is_listed = found.is_listed();
         // From here on, before anything is waited for: what is read after the call has come does not count for it.
         let arguments = params.get("arguments").map(RawValue::get).unwrap_or_default();
-        let delivery = self.seen.session.begin((self.name(slot), &tool), arguments, named_session(&params).as_ref());
+        let delivery = self.seen.session.begin((self.name(slot), &tool), arguments, &params);
         if !is_listed {
             return self.list_for_call(slot, id, message, delivery).await;
         }
@@ -256,7 +256,7 @@ fn warn(names: &Names, answer: &mut Message, delivery: &Delivery, outdated: &[Ou
     let is_over = |result: &Members| result.text("resultType").is_none_or(|ty| ty == "complete");
     let has_list = |result: &Members| result.get("content").is_some_and(|content| content.get().starts_with('['));
     let Some(mut result) = result.filter(|result| has_list(result) && is_over(result)) else { return };
-    let lines = warnings(names, delivery.marks(), outdated, usize::MAX);
+    let lines = warnings(names, delivery, outdated, usize::MAX);
     if !lines.is_empty() {
         add_text(&mut result, &lines);
         answer.set_result(result.to_raw());

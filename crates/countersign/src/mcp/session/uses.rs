@@ -110,7 +110,8 @@ impl Session {
         let (gateway, verdicts, seen) = (Arc::clone(&self.gateway), self.verdicts.clone(), Arc::clone(&self.seen));
         let delivery = (about.method == RESOURCE).then(|| {
             let arguments = json!({"uri": about.about}).to_string();
-            seen.session.begin((&about.upstream, RESOURCE), &arguments, about.session.as_ref())
+            let params = message.params_members().unwrap_or_default();
+            seen.session.begin((&about.upstream, RESOURCE), &arguments, &params)
         });
         about.delivery = delivery.clone();
         self.uses.insert(using, Use { slot, link, message, sending, delivery });

@@ -7,7 +7,7 @@ use crate::mcp::processes::wait_until;
 use serde_json::{Value, json};
 
 /// Makes a call that the server gets, and whose answer the client does not wait for.
-fn cancelled(shop: &Shop, client: &mut Stdio, tool: &str, arguments: &Value) {
+pub fn cancelled(shop: &Shop, client: &mut Stdio, tool: &str, arguments: &Value) {
     let before = shop.count(tool);
     shop.mood(&format!("hold {tool}"));
     let id = client.ask("tools/call", &json!({"name": tool, "arguments": arguments}));
