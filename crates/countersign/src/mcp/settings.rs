@@ -11,8 +11,8 @@ use super::buffers::BUFFERED_MAX;
 use super::methods;
 use crate::config::adapters::variables;
 use crate::config::table::{Table, number, suggestion};
-use crate::hinted::bail_hinted;
-use anyhow::{Result, bail};
+use crate::hinted::{bail_hinted, hinted};
+use anyhow::Result;
 use countersign_core::pact::duration_ms;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -220,16 +220,16 @@ fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
     match (table.get("command"), table.get("url").and_then(Value::as_str)) {
         (Some(Value::Array(words)), None) if !words.is_empty() => {
             let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
-            let words = words.ok_or_else(|| anyhow::anyhow!("the words of a command must be strings\n{hint}"))?;
+            let words = words.ok_or_else(|| hinted!("the words of a command must be strings"; "{hint}"))?;
             Ok(Place::Command(Program { words, env }))
         }
         (None, Some(url)) => address(url),
         (Some(Value::String(line)), None) => {
             let split = words(line).unwrap_or_default();
-            bail!("key `mcp.upstream.{name}.command` must be a list of words\nhint: write it as `command = {split:?}`")
+            bail_hinted!("key `mcp.upstream.{name}.command` must be a list of words"; "write it as `command = {split:?}`")
         }
-        (Some(_), Some(_)) => bail!("`{name}` has a `command` and a `url`\nhint: leave one of them out"),
-        _ => bail!("`{name}` needs `command = [\"program\", \"argument\"]` or `url = \"http://…\"`\n{hint}"),
+        (Some(_), Some(_)) => bail_hinted!("`{name}` has a `command` and a `url`"; "leave one of them out"),
+        _ => bail_hinted!("`{name}` has neither `command` nor `url`"; "{hint}"),
     }
 }
 
