@@ -4,7 +4,7 @@
 mod history;
 
 use self::history::{Fuzz, Open, agent};
-use crate::tamper::folders::{log_key, public};
+use crate::tamper::folders::{batches, log_key, public, segments};
 use crate::tamper::lies::{put, rewrite};
 use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome};
 use countersign_core::identity::Auth;
@@ -14,7 +14,9 @@ use countersign_core::session::{Held, Place, Reread, SessionName};
 use countersign_core::value::Value;
 use countersign_engine::audit::{AuditReport, audit};
 use countersign_engine::request::{DispatchAsRead, Request, Settlement};
-use countersign_testing::disk::FaultyDisk;
+use countersign_engine::storage::disk::Disk;
+use countersign_ledger::segment::parse_batch;
+use countersign_testing::disk::{Faults, FaultyDisk};
 use countersign_testing::gate::operator;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -64,7 +66,9 @@ fn another_session(fuzz: &mut Fuzz) -> [u64; 5] {
 
 /// What an audit finds once the holder of the log's key tells one entry otherwise.
 fn lied(disk: &FaultyDisk, at: u64, tell: impl Fn(&mut Entry)) -> AuditReport {
-    let disk = disk.crash(7);
+    let copy = FaultyDisk::new(7, Faults::default());
+    disk.list().unwrap().iter().for_each(|name| copy.tamper(name, disk.contents(name).unwrap()));
+    let disk = copy;
     rewrite(&disk, &log_key(1), |index, leaf, salt, payload| {
         if index == at {
             let mut entry = Entry::decode(Leaf::decode(leaf).unwrap(), Some(payload)).unwrap();
@@ -72,7 +76,17 @@ fn lied(disk: &FaultyDisk, at: u64, tell: impl Fn(&mut Entry)) -> AuditReport {
             put(leaf, salt, payload, &entry);
         }
     });
+    anchor(&disk);
     audit(&disk, &public(), &mut |_| ()).unwrap()
+}
+
+/// Writes the latest checkpoint into the second file: only what it covers can be erased.
+fn anchor(disk: &FaultyDisk) {
+    let bytes = disk.contents(segments(disk).last().unwrap()).unwrap();
+    let range = batches(&bytes).pop().unwrap();
+    let header = parse_batch(&bytes[range.clone()]).unwrap().unwrap().header();
+    let note = range.start + usize::try_from(header.note_offset()).unwrap();
+    disk.tamper("anchor", bytes[note..note + header.note_len()].to_vec());
 }
 
 fn dispatched(entry: &mut Entry) -> &mut Vec<Reread> {
