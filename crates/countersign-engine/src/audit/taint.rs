@@ -13,7 +13,7 @@ use countersign_core::erase::Forgotten;
 use countersign_core::fact::Fact;
 use countersign_core::ids::{FactId, Tag};
 use countersign_core::record::{Entry, Event, Kind, Leaf, LeafIdentity};
-use countersign_core::session::{Held, READING};
+use countersign_core::session::{Held, READING, SESSION, Session};
 use countersign_core::state::State;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -170,14 +170,24 @@ impl Taint {
         let codes = [said, made].map(|decision| decision.reason().map(|reason| reason.code()));
         let is_dated = codes.iter().all(|code| code.is_some_and(|code| DATED.contains(&code)));
         let is_unmet = codes.contains(&Some(Code::PreconditionFailed));
-        made.reads.iter().find_map(|read| {
+        let found = made.reads.iter().find_map(|read| {
             let named = said.reads.iter().find(|named| named.fact == read.fact).and_then(|named| named.tag);
             let tag = self.tag_of(&read.fact, named, state).or_else(|| self.reading_gone(&read.fact, state))?;
             let value = self.values.get(&tag).map(|gone| (gone.since, Unknown::Value));
             let confirmed = || self.confirmed.get(&tag).map(|entry| (*entry, Unknown::Confirmation));
             let dated = || self.dates.get(&tag).map(|undated| (undated.since, Unknown::Date));
             value.or_else(|| confirmed().filter(|_| is_unmet)).or_else(|| dated().filter(|_| is_dated))
-        })
+        });
+        let in_session = || made.reads.iter().find_map(|read| self.excuse_readings(&read.fact, state));
+        found.or_else(|| Some((in_session()?, Unknown::Value)))
+    }
+
+    /// The same for a reading of a session of which an older version is known: whether a write carried the one that is gone is not known,
+    /// and one that does not carry the older one does not read it.
+    fn excuse_readings(&self, session: &FactId, state: &State) -> Option<u64> {
+        let id = session.id().parse().ok().filter(|_| session.ty().as_str() == SESSION)?;
+        let gone = |fact: FactId| self.values.get(&state.facts.get(&fact)?.tag).map(|gone| gone.since);
+        Session::find(id, state).ok()?.readings().find_map(gone)
     }
 
     /// The tag of a reading that its session names and of which nothing can be read, or of one that may be it. Whether the write carried it
