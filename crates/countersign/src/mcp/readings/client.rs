@@ -306,7 +306,11 @@ impl GateClient {
     fn tell_of(&self, ended: &EndedCall, delivery: &Delivery) {
         let Ok(effect) = ended.effect.parse::<EffectId>() else { return };
         match self.client.call::<Verdict>(Call::get(format!("/v1/actions/{}", effect.0)).agent(&self.agent)) {
-            Ok(verdict) => lock(delivery.marks()).keep_untold(ended_before(ended.tool.as_deref(), &verdict)),
+            Ok(verdict) => {
+                let tool = ended.upstream.as_deref().zip(ended.tool.as_deref());
+                let tool = tool.map(|(upstream, tool)| self.names.of(upstream, tool));
+                lock(delivery.marks()).keep_untold(ended_before(tool.as_deref(), &verdict));
+            }
             // It is asked for again, and until then everything is unsure.
             Err(_) => lock(delivery.marks()).follow(Vec::new(), [effect.0]),
         }
