@@ -239,6 +239,7 @@ fn examine(row: &'static Row, bench: &Bench) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::Report;
 
     #[test]
     fn every_claim_has_a_procedure_and_every_procedure_a_claim() {
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn an_id_that_is_none_is_refused_with_those_that_are() {
-        let error = chosen(&["AG-097-9".to_owned()]).unwrap_err().to_string();
+        let error = Report::of_error(&chosen(&["AG-097-9".to_owned()]).unwrap_err()).to_string();
         assert!(error.contains("no procedure for `AG-097-9`") && error.contains("CONC-1"), "{error}");
         assert_eq!(chosen(&["CONC-2".to_owned()]).unwrap().len(), 1);
     }

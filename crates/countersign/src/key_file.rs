@@ -111,6 +111,7 @@ pub fn name(key: &SigningKey) -> KeyName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::Report;
 
     #[test]
     fn what_is_made_reads_back_and_is_never_overwritten() {
@@ -123,6 +124,7 @@ mod tests {
         // 48 bytes, the form of RFC 8410 without a public key: what openssl writes.
         assert_eq!(fs::read_to_string(&path).expect("is text").lines().nth(1).map(str::len), Some(64));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("is ours");
-        assert!(read(&path).expect_err("is open to others").to_string().contains("chmod 600"));
+        let refused = Report::of_error(&read(&path).expect_err("is open to others"));
+        assert!(refused.to_string().contains("chmod 600"), "{refused}");
     }
 }

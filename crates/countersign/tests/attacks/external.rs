@@ -230,7 +230,7 @@ fn useless() -> [(u16, Json, &'static str); 4] {
         (404, json!({}), "does not exist"),
         (410, json!({}), "does not exist"),
         (403, json!({}), "403"),
-        (200, json!({"price": "ten", "revision": 1}), "`price` must be Long"),
+        (200, json!({"price": "ten", "revision": 1}), "it must be Long"),
     ]
 }
 

@@ -62,6 +62,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::Report;
     use serde_json::json;
 
     #[test]
@@ -74,7 +75,8 @@ mod tests {
         let connection =
             Connection { server: Some("http://127.0.0.1:1".into()), data: None, key: Some("a b.key".into()) };
         let unknown = Failure::cannot("x").into_unknown("it may have been", Some("k-1"));
-        let told = or_find_out(unknown.into(), &request, Some("@token"), None, &connection).to_string();
+        let told =
+            Report::of_error(&or_find_out(unknown.into(), &request, Some("@token"), None, &connection)).to_string();
         let wanted = [
             r#"countersign act --pact billing --action refund --params '{"account":"o'\''neill","amount":3}'"#,
             "--observation t1 --observation t2 --delegation @token --claim clm_3 --idempotency-key k-1",
@@ -84,7 +86,7 @@ mod tests {
         assert!(told.ends_with(&wanted), "{told}");
         let hyphen = ActionRequest { idempotency_key: "-P".to_owned(), ..request.clone() };
         let unknown = Failure::cannot("x").into_unknown("it may have been", Some("-P"));
-        let told = or_find_out(unknown.into(), &hyphen, None, None, &connection).to_string();
+        let told = Report::of_error(&or_find_out(unknown.into(), &hyphen, None, None, &connection)).to_string();
         assert!(told.contains(" --idempotency-key=-P --key"), "a key is no flag: {told}");
         let refused = or_find_out(Failure::no("x").into(), &request, None, None, &connection);
         assert_eq!(refused.to_string(), "x", "what is known needs no way out");

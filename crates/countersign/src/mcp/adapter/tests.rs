@@ -336,7 +336,8 @@ fn a_probe_finds_a_call_finds_nothing_or_does_not_know() {
 #[test]
 fn a_tool_that_is_not_the_approved_one_is_not_called_nor_read_by() {
     let world = World::new();
-    for (name, why) in [("changed", "has changed since"), ("other", "is not approved"), ("missing", "has no tool")] {
+    for (name, why) in [("changed", "has changed since"), ("other", "is not approved"), ("missing", "there is no tool")]
+    {
         let Attempt::Refused(evidence) = attempt(&world, &call(name, None), name, false) else { panic!("is refused") };
         assert!(evidence.words().contains(why), "{}", evidence.words());
         let mut read = call("transfer", Some(("42", "/structuredContent")));

@@ -5,7 +5,7 @@
 use super::Place;
 use crate::adapters::secret::{Known, Secret, Source};
 use crate::hinted::bail_hinted;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use std::ffi::{OsStr, OsString};
 
 /// What every server gets, where it is set: where programs and folders are, in which language to write, and which authorities to trust,
@@ -74,7 +74,7 @@ impl Place {
     pub fn check_environment(&self, upstream: &str) -> Result<()> {
         match self {
             Self::Command(program) => {
-                program.listed().map(drop).map_err(|error| anyhow::anyhow!("the MCP server `{upstream}`: {error}"))
+                program.listed().map(drop).with_context(|| format!("the MCP server `{upstream}`"))
             }
             Self::Url(_) => Ok(()),
         }
