@@ -100,7 +100,7 @@ fn an_answer_that_is_no_whole_result_does_not_settle_a_call() {
         ("promising", "answered with a task"),
         ("asking_more", "asks for more"),
         ("vague", "does not say clearly whether it failed"),
-        ("twofold", "can be read in two ways"),
+        ("twofold", "can be read in one way"),
     ] {
         Called::new(mood).stays_in_doubt(why);
     }

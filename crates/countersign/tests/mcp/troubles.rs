@@ -158,7 +158,7 @@ fn a_server_that_does_not_even_start_is_said_to_the_client() {
     let missing = ["--upstream", "bank=/nowhere/at/all"];
     let mut client = sandbox.client(&[], &missing);
     let answer = client.request("initialize", &hello["params"]);
-    assert!(answer["error"]["message"].as_str().unwrap().contains("cannot start `/nowhere/at/all`"), "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("/nowhere/at/all could not be started"), "{answer}");
     client.end();
 }
 

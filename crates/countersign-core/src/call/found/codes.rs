@@ -142,7 +142,7 @@ codes! {
     // Answers.
     NoAnswerWithin = "no_answer_within": "no answer within {number} ms",
     BrokenOff(quotes) = "broken_off": "the answer broke off",
-    AnswerTooLong = "answer_too_long": "the answer is too long",
+    AnswerTooLong = "answer_too_long": "the answer has more than {number} bytes",
     NotText = "not_text": "the answer is not UTF-8",
     NotJson = "not_json": "the answer is not JSON that can be read in one way",
     NotAnObject = "not_an_object": "the answer is not an object",

@@ -104,7 +104,7 @@ impl HttpAdapter {
         // act by itself whenever it comes.
         let value = match answer.status {
             200 if !answer.is_whole || answer.body.len() > self.response_bytes_max => {
-                return Err(Failed::Never(unread(FoundCode::AnswerTooLong.alone())));
+                return Err(Failed::Never(unread(FoundCode::AnswerTooLong.number(self.response_bytes_max))));
             }
             200 => {
                 let value = attributes(&answer.body, schema).and_then(|value| kept::fact(value, &self.known));

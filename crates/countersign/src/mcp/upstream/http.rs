@@ -232,7 +232,7 @@ impl Link {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| FoundCode::BrokenOff.said(error))?;
             let Some(chunk) = frame.data_ref() else { continue };
-            let events = reader.push(chunk).map_err(|_| FoundCode::AnswerTooLong.alone())?;
+            let events = reader.push(chunk).map_err(|_| FoundCode::AnswerTooLong.number(MESSAGE_BYTES_MAX))?;
             for event in events {
                 let mut held = std::mem::replace(&mut part, self.inlet.nothing());
                 if event.id.is_some() {
@@ -382,7 +382,7 @@ async fn whole(mut body: Body, held: &mut Held) -> Result<String, Found> {
         held.grow_to(text.len() + data.len()).map_err(Full::found)?;
         text.extend_from_slice(&data);
         if text.len() > MESSAGE_BYTES_MAX {
-            return Err(FoundCode::AnswerTooLong.alone());
+            return Err(FoundCode::AnswerTooLong.number(MESSAGE_BYTES_MAX));
         }
     }
     String::from_utf8(text).map_err(|_| FoundCode::NotText.alone())

@@ -181,7 +181,7 @@ async fn incoming(output: ChildStdout, inlet: &Inlet, known: &Known) -> Found {
             },
             Ok(Some(Line::NotText)) => Err("not UTF-8".to_owned()),
             Ok(Some(Line::NoRoom(full))) => return full.found(),
-            Ok(Some(Line::TooLong)) => return FoundCode::AnswerTooLong.alone(),
+            Ok(Some(Line::TooLong)) => return FoundCode::AnswerTooLong.number(MESSAGE_BYTES_MAX),
             Ok(None) => return FoundCode::OutputClosed.alone(),
             Err(error) => return FoundCode::OutputUnreadable.said(error),
         };

@@ -228,7 +228,7 @@ fn a_server_that_cannot_be_read_is_not_asked_for_everything_else_while_others_wa
     assert_eq!(meta(&refused)["code"], "reading_unread", "{refused}");
     client.end();
     let listed = shop.run_ok(&["ledger", "list", "--kind", "dispatch", "--json", "--data", "data"]);
-    let not_asked = listed.matches("shop/get_report before it could not be read").count();
+    let not_asked = listed.matches(r#""found":"read_before""#).count();
     assert!(not_asked >= 12, "eight at a time, and no more: {listed}");
     assert_eq!(shop.count("sell"), 0);
 }

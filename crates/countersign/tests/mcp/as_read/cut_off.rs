@@ -59,7 +59,7 @@ fn of_what_may_not_have_arrived_no_change_is_claimed() {
 fn a_gateway_that_is_told_to_end_ends_at_once_and_its_session_is_gone_on_in() {
     let shop = Shop::new();
     let gate = shop.serve();
-    for signal in ["-TERM", "-INT"] {
+    for (signal, left) in [("-TERM", 7), ("-INT", 5)] {
         let mut client = shop.client_of(&gate);
         client.call("get_stock", &json!({"item": "tea"}));
         let began = Instant::now();
@@ -68,6 +68,7 @@ fn a_gateway_that_is_told_to_end_ends_at_once_and_its_session_is_gone_on_in() {
         client.wait();
         assert!(began.elapsed() < ENDS_WITHIN, "{signal}: {:?}", began.elapsed());
         // Its client never said that it is done, and may go on with what it has read.
+        shop.set("tea", left);
         let mut next = shop.client_of(&gate);
         let refused = next.call("sell", &json!({"item": "tea", "count": 1}));
         assert!(is_error(&refused), "{signal}: {refused}");

@@ -35,7 +35,7 @@ fn of_an_answer_that_differs_as_a_whole_no_one_is_told_to_ignore_all_of_it() {
     client.call("get_time", &json!({}));
     let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
     let said = text(&refused);
-    assert!(said.contains("get_time differs whenever it is read, as a whole"), "{said}");
+    assert!(said.contains("get_time differs whenever it is read. An operator can"), "{said}");
     assert!(!said.contains("--ignore"), "that would switch the guard off: {said}");
     assert_eq!((meta(&refused)["retry"]["how"].as_str(), shop.count("sell")), (Some("never"), 0), "{refused}");
 }
