@@ -133,7 +133,8 @@ async def refused(client: Client, tool: str, arguments: dict) -> None:
     result = await client.call_tool(tool, arguments)
     said = result.meta["countersign"]
     assert result.is_error and said["verdict"] == "rejected" and said["retry"] == {"how": "never"}, result
-    assert f"[action.{tool.split('__')[-1]}]" in result.content[0].text, result
+    text = result.content[0].text
+    assert "countersign mcp approve" in text and f"/{tool.split('__')[-1]} --guard as-read" in text, result
 
 
 def page() -> tuple[http.server.HTTPServer, str]:
