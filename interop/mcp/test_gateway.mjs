@@ -42,8 +42,12 @@ async function passing(judge, client, heard) {
   const greeting = await client.getPrompt({ name: "greet", arguments: { name: "Ada" } });
   assert(greeting.messages[0].content.text.includes("Ada"));
   if (!judge.isModern) {
-    const asked = await judge.call({ name: "are_you_sure", arguments: {} });
-    assert.equal(asked.content[0].text, "accept True");
+    // The calls of a pact rest on this server, and an answer to its question could come between a last look and a call.
+    const asked = await judge.call({ name: "are_you_sure", arguments: {} }).then(
+      (result) => (result.isError ? result.content[0].text : ""),
+      (error) => error.message,
+    );
+    assert.match(asked, /does not let it answer/);
   }
 }
 

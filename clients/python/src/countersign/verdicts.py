@@ -75,6 +75,16 @@ class FailedPrecondition:
 
 
 @dataclass(frozen=True, slots=True)
+class ParamMisfit:
+    """A parameter that does not fit the pact."""
+
+    at: str
+    """Which, as a JSON pointer; empty for the parameters as a whole."""
+    what: str
+    """What is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shadowed:
     """What enforcement would have answered, of an action type in shadow mode."""
 
@@ -151,6 +161,10 @@ class _Blocked(_Answer):
     message: str
     hint: str
     failed: tuple[FailedPrecondition, ...]
+    observe: tuple[str, ...] = ()
+    """The facts that have to be observed first."""
+    misfits: tuple[ParamMisfit, ...] = ()
+    """The parameters that do not fit the pact."""
 
     def explain(self) -> str:
         """All reasons, as text for a person or a model."""
@@ -343,6 +357,8 @@ def _reasons(reader: Reader, kind: str) -> dict[str, Any]:
         "message": reader.maybe_text("message") or (evidence.summary if evidence else kind.replace("_", " ")),
         "hint": reader.maybe_text("hint") or "",
         "failed": tuple(map(_failed, reader.objects("failed"))),
+        "observe": tuple(reader.texts("observe")),
+        "misfits": tuple(ParamMisfit(one.text("at"), one.text("what")) for one in reader.objects("misfits")),
     }
 
 
