@@ -114,12 +114,14 @@ pub fn run(root: &Path) -> Result<bool> {
 fn is_as_expected(program: &Path, folder: &Path, control: &str, red: &str, claimed: &States) -> Result<bool> {
     let started = Instant::now();
     let found = states(program, folder, control)?;
+    let (found, evidence) = found;
     let differing = differences(&expected(claimed, red), &found);
     let named = if control.is_empty() { "with every control".to_owned() } else { format!("without {control}") };
     let (reds, took) = (found.values().filter(|state| *state == FAIL).count(), started.elapsed().as_secs_f64());
     let mut said = format!("{named}: {reds} red of {} ids, in {took:.1} s", found.len());
-    for difference in &differing {
-        said.push_str(&format!("\n  {difference}"));
+    for (id, difference) in &differing {
+        let evidence = evidence.get(id).map(String::as_str).unwrap_or_default();
+        said.push_str(&format!("\n  {difference} {evidence}"));
     }
     println!("{said}");
     Ok(differing.is_empty())
@@ -132,13 +134,13 @@ fn expected(claimed: &States, red: &str) -> States {
     expected
 }
 
-/// Every id that is not in the state that it should be in.
-fn differences(expected: &States, found: &States) -> Vec<String> {
+/// Every id that is not in the state that it should be in, and a sentence that says so.
+fn differences(expected: &States, found: &States) -> Vec<(String, String)> {
     let ids: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
     let word = |states: &States, id: &str| states.get(id).map_or("missing", String::as_str).to_owned();
     let both = ids.into_iter().map(|id| (id, word(found, id), word(expected, id)));
     both.filter(|(_, found, expected)| found != expected)
-        .map(|(id, found, expected)| format!("{id} is {found} and should be {expected}"))
+        .map(|(id, found, expected)| (id.clone(), format!("{id} is {found} and should be {expected}")))
         .collect()
 }
 
@@ -154,26 +156,27 @@ fn binary(root: &Path) -> PathBuf {
     target.join("debug").join("countersign")
 }
 
-/// The state of every id without a control, as `conform` says.
-fn states(program: &Path, folder: &Path, control: &str) -> Result<States> {
+/// The state of every id without a control, and its evidence, as `conform` says.
+fn states(program: &Path, folder: &Path, control: &str) -> Result<(States, BTreeMap<String, String>)> {
     let mut command = Command::new(program);
     command.args(["conform", "--json"]).current_dir(folder).stdin(Stdio::null()).stderr(Stdio::inherit());
     if !control.is_empty() {
         command.env(VARIABLE, control);
     }
     let output = command.output().context("the built program cannot be started")?;
-    let mut states = States::new();
+    let (mut states, mut evidence) = (States::new(), BTreeMap::new());
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let finding: serde_json::Value = serde_json::from_str(line).with_context(|| format!("not JSON: {line}"))?;
         let text = |member: &str| finding.get(member).and_then(|text| text.as_str()).map(str::to_owned);
         let (id, state) = text("id").zip(text("state")).with_context(|| format!("not a finding: {line}"))?;
+        evidence.insert(id.clone(), finding.get("evidence").map(ToString::to_string).unwrap_or_default());
         if states.insert(id.clone(), state).is_some() {
             bail!("conform reports {id} twice");
         }
     }
     let is_red = states.values().any(|state| state == FAIL);
     match output.status.code() {
-        Some(code @ (0 | 1)) if (code == 1) == is_red && !states.is_empty() => Ok(states),
+        Some(code @ (0 | 1)) if (code == 1) == is_red && !states.is_empty() => Ok((states, evidence)),
         code => bail!("conform ended with {code:?}"),
     }
 }
@@ -209,14 +212,14 @@ mod tests {
     fn any_id_in_another_state_is_told() {
         let claimed = claimed(ROWS).unwrap();
         let expected = expected(&claimed, "CONC-1");
-        assert_eq!(differences(&expected, &expected), Vec::<String>::new());
+        assert_eq!(differences(&expected, &expected), Vec::new());
         let told = |id: &str, state: Option<&str>| {
             let mut found = expected.clone();
             match state {
                 Some(state) => found.insert(id.to_owned(), state.to_owned()),
                 None => found.remove(id),
             };
-            differences(&expected, &found)
+            differences(&expected, &found).into_iter().map(|(_, said)| said).collect::<Vec<_>>()
         };
         assert_eq!(told("CONC-2", Some("fail")), ["CONC-2 is fail and should be pass"]);
         assert_eq!(told("CONC-1", Some("pass")), ["CONC-1 is pass and should be fail"]);

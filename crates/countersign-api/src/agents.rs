@@ -25,6 +25,12 @@ pub struct OperatorList {
 pub struct CallerResponse {
     /// Whether the gate goes by signatures; an open one does not know who calls.
     pub identified: bool,
+    /// Which log the gate writes: the hash of its first entry, in hexadecimal. A gate that is set up anew at the same address has another.
+    #[cfg_attr(
+        feature = "document",
+        schema(example = "c6c5d6a2f1b6c1f5be1cbdd7a7d7d3ed44a9e9b4b0f0b4b5b5e7fd0fd1b3bd9c")
+    )]
+    pub log: String,
     /// The name of the agent or operator who signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

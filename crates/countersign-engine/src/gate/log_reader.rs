@@ -86,6 +86,11 @@ impl Gate {
         StoredEntry::checked(entry).ok_or_else(|| self.shared.log.altered(index).into())
     }
 
+    /// The hash of the first entry. No other log has it, and it stays, whatever key signs.
+    pub fn first_leaf(&self) -> Result<Hash, LogError> {
+        Ok(leaf_hash(&self.read_log(0)?.leaf))
+    }
+
     /// One entry, decoded: from memory where it is still there, or else from the log.
     pub fn entry(&self, index: u64) -> Result<Arc<Entry>, LogError> {
         match self.shared.stream.recent(index) {

@@ -37,11 +37,13 @@ pub struct Notes {
     scope: String,
 }
 
-/// A session that was noted under a name.
+/// A session that was noted.
 #[derive(Debug)]
 pub struct Noted {
     /// The session; empty where it was not noted to the end.
     pub session: String,
+    /// The log in which it is, because another gate may answer at the same address.
+    pub log: String,
     /// What was noted beside it.
     pub rest: String,
     /// The note, which is held from now on.
@@ -55,6 +57,8 @@ pub enum CutOff {
     None,
     /// This one.
     One(String, Note),
+    /// One that the gate does not have.
+    Gone(Note),
     /// One of several, or one of which it is not known whether it is that.
     Unclear,
 }
@@ -131,29 +135,31 @@ impl Notes {
         Ok(found)
     }
 
-    /// Takes over the session that was cut off lately, if it is known which.
-    pub fn take(&self) -> CutOff {
-        self.take_for(&Parent::of_this_process())
+    /// Takes over the session of this log that was cut off lately, if it is known which.
+    pub fn take(&self, log: &str) -> CutOff {
+        self.take_for(&Parent::of_this_process(), log)
     }
 
-    fn take_for(&self, ours: &Parent) -> CutOff {
+    fn take_for(&self, ours: &Parent, log: &str) -> CutOff {
         if self.folder.is_none() {
             return CutOff::Unclear;
         }
-        self.take_closest(ours).unwrap_or_else(|error| {
+        self.take_closest(ours, log).unwrap_or_else(|error| {
             tracing::warn!(%error, "it cannot be told whether a session was cut off; something must be read before a guarded call");
             CutOff::Unclear
         })
     }
 
-    fn take_closest(&self, ours: &Parent) -> Result<CutOff> {
+    fn take_closest(&self, ours: &Parent, log: &str) -> Result<CutOff> {
         let _held = self.hold()?;
         let mut found: Vec<(Relation, Noted)> = Vec::new();
         for (_, path) in self.all()?.into_iter().filter(|(used, _)| !is_over(*used)) {
             found.extend(Noted::take(path)?.map(|noted| (noted.relation_to(ours), noted)));
         }
-        // What another living program started is its own to go on in.
-        found.retain(|(relation, _)| *relation != Relation::OfAnother);
+        // What another living program started is its own to go on in, and a session of another gate is none of this one's.
+        found.retain(|(relation, noted)| {
+            *relation != Relation::OfAnother && (noted.session.is_empty() || noted.log == log)
+        });
         // The closest first.
         found.sort_by_key(|(relation, _)| *relation);
         let closest = found.first().map(|(relation, _)| *relation);
@@ -163,7 +169,7 @@ impl Notes {
         Ok(match (found.into_iter().next(), as_close) {
             (None, _) => CutOff::None,
             (Some((Relation::Same | Relation::Alike, Noted { session, note, .. })), 1) if !is_any_unnamed => {
-                note.is_for(&session, ours);
+                note.is_for(&session, log, ours);
                 CutOff::One(session, note)
             }
             _ => CutOff::Unclear,
@@ -178,30 +184,32 @@ impl Notes {
         noted.filter(|noted| !noted.session.is_empty())
     }
 
-    /// Removes the notes of sessions that were cut off too long ago to be gone on in; the sessions, which are still open.
-    pub fn sweep(&self) -> Vec<String> {
+    /// Removes the notes of sessions that were cut off too long ago to be gone on in; those of this log, which are still open.
+    pub fn sweep(&self, log: &str) -> Vec<String> {
         let Ok(_held) = self.hold() else { return Vec::new() };
         let over = self.all().unwrap_or_default().into_iter().filter(|(used, _)| is_over(*used));
         let noted = over.filter_map(|(_, path)| Noted::take(path).ok()?);
-        let remove = |noted: Noted| {
-            noted.note.remove();
-            noted.session
+        let remove = |Noted { session, log: of, note, .. }: Noted| {
+            note.remove();
+            (of == log && !session.is_empty()).then_some(session)
         };
-        noted.map(remove).filter(|session| !session.is_empty()).collect()
+        noted.filter_map(remove).collect()
     }
 
-    /// Notes a session that was opened.
-    pub fn make(&self, session: &str) -> Option<Note> {
-        self.make_for(session, &Parent::of_this_process())
+    /// Notes a session that was opened in this log.
+    pub fn make(&self, session: &str, log: &str) -> Option<Note> {
+        self.make_for(session, log, &Parent::of_this_process())
     }
 
-    fn make_for(&self, session: &str, parent: &Parent) -> Option<Note> {
-        self.write(&format!("{}-{session}", self.scope), &format!("{session}\n{parent}"))
+    fn make_for(&self, session: &str, log: &str, parent: &Parent) -> Option<Note> {
+        // Two gates at one address, one after the other, may give out the same name.
+        let name = self.name_of(&format!("{session} {log}"));
+        self.write(&name, &text_of(session, log, &parent.to_string()))
     }
 
     /// Notes a session under a name, with something beside it.
-    pub fn make_named(&self, name: &str, session: &str, rest: &str) -> Option<Note> {
-        self.write(&self.name_of(name), &format!("{session}\n{rest}"))
+    pub fn make_named(&self, name: &str, session: &str, log: &str, rest: &str) -> Option<Note> {
+        self.write(&self.name_of(name), &text_of(session, log, rest))
     }
 
     /// What the note of a name is called. Who reads the folder learns no name by which a client is known.
@@ -236,6 +244,11 @@ fn lock_file(folder: &Path) -> Result<File> {
     OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(folder.join(LOCK))
 }
 
+/// What is noted of a session.
+fn text_of(session: &str, log: &str, rest: &str) -> String {
+    format!("{session} {log}\n{rest}")
+}
+
 /// Whether a session that was in use at this time last is not gone on in any more.
 fn is_over(used: SystemTime) -> bool {
     used.elapsed().is_ok_and(|since| since > FOLLOWED_WITHIN)
@@ -260,9 +273,11 @@ impl Noted {
         }
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        let (session, rest) = text.split_once('\n').unwrap_or_default();
-        let session = if session.starts_with("ses_") { session.to_owned() } else { String::new() };
-        Ok(Some(Self { session, rest: rest.to_owned(), note: Note { file, path } }))
+        let (first, rest) = text.split_once('\n').unwrap_or_default();
+        let (session, log) =
+            first.split_once(' ').filter(|(session, _)| session.starts_with("ses_")).unwrap_or_default();
+        let (session, log, rest) = (session.to_owned(), log.to_owned(), rest.to_owned());
+        Ok(Some(Self { session, log, rest, note: Note { file, path } }))
     }
 
     /// What the program that started its gateway is to this one.
@@ -286,22 +301,21 @@ impl Note {
     }
 
     /// The session is gone on in by a gateway that this program started.
-    fn is_for(&self, session: &str, parent: &Parent) {
-        self.says(session, &parent.to_string());
+    fn is_for(&self, session: &str, log: &str, parent: &Parent) {
+        self.says(&text_of(session, log, &parent.to_string()));
     }
 
     /// The session has this name now. What is noted beside it stays.
-    pub fn is_now(&self, session: &str) {
+    pub fn is_now(&self, session: &str, log: &str) {
         let mut text = String::new();
         let mut file = &self.file;
         // Under the name before, it can still be gone on in.
         if file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_string(&mut text)).is_ok() {
-            self.says(session, text.split_once('\n').map_or("", |(_, rest)| rest));
+            self.says(&text_of(session, log, text.split_once('\n').map_or("", |(_, rest)| rest)));
         }
     }
 
-    fn says(&self, session: &str, rest: &str) {
-        let text = format!("{session}\n{rest}");
+    fn says(&self, text: &str) {
         let written = self.file.write_all_at(text.as_bytes(), 0).and_then(|()| self.file.set_len(text.len() as u64));
         if let Err(error) = written {
             // Then no one goes on in it.
@@ -327,6 +341,7 @@ mod tests {
     use tempfile::TempDir;
 
     const GATEWAYS: usize = 8;
+    const LOG: &str = "log";
 
     fn made(folder: &TempDir) -> PathBuf {
         let notes = folder.path().join("notes");
@@ -343,14 +358,14 @@ mod tests {
             (0..GATEWAYS).map(|at| Parent::of(u32::MAX, &at.to_string(), Digest([0; 32]))).collect();
         for round in 0..20 {
             let killed = parents.iter().enumerate();
-            killed.for_each(|(at, parent)| drop(notes.make_for(&format!("ses_{at}"), parent).expect("is noted")));
+            killed.for_each(|(at, parent)| drop(notes.make_for(&format!("ses_{at}"), LOG, parent).expect("is noted")));
             let begin = std::sync::Barrier::new(GATEWAYS);
             let found = std::thread::scope(|scope| {
                 let look = |parent| {
                     let (notes, begin) = (&notes, &begin);
                     scope.spawn(move || {
                         begin.wait();
-                        notes.take_for(parent)
+                        notes.take_for(parent, LOG)
                     })
                 };
                 parents
@@ -375,9 +390,9 @@ mod tests {
         let notes = Notes::in_folder(Some(made(&folder)), &[1; 32], "gate");
         // Killed before the note was whole, or the disk was full.
         std::fs::write(made(&folder).join(format!("{}-ses_1", notes.scope)), "").expect("is written");
-        assert!(matches!(notes.take(), CutOff::Unclear));
+        assert!(matches!(notes.take(LOG), CutOff::Unclear));
         let nowhere = Notes::in_folder(None, &[1; 32], "gate");
-        assert!(matches!(nowhere.take(), CutOff::Unclear) && nowhere.make("ses_1").is_none());
+        assert!(matches!(nowhere.take(LOG), CutOff::Unclear) && nowhere.make("ses_1", LOG).is_none());
         let user = std::fs::metadata("/proc/self").expect("is there").uid();
         assert!(!is_own(&made(&folder), user + 1), "of another user");
         let shared = folder.path().join("shared");
@@ -390,22 +405,22 @@ mod tests {
         let folder = tempfile::tempdir().expect("has a folder");
         let notes = |secret: u8, gate: &str| Notes::in_folder(Some(made(&folder)), &[secret; 32], gate);
         let (ours, others) = (notes(1, "gate"), notes(2, "gate"));
-        let living = ours.make("ses_1").expect("is noted");
-        let is_none = |notes: &Notes| matches!(notes.take(), CutOff::None);
+        let living = ours.make("ses_1", LOG).expect("is noted");
+        let is_none = |notes: &Notes| matches!(notes.take(LOG), CutOff::None);
         assert!(is_none(&ours), "it lives");
         // Dropped without a word, as when the process is killed.
-        drop(ours.make("ses_2").expect("is noted"));
+        drop(ours.make("ses_2", LOG).expect("is noted"));
         assert!(is_none(&others) && is_none(&notes(1, "other")));
-        let CutOff::One(name, note) = ours.take() else { panic!("was cut off") };
+        let CutOff::One(name, note) = ours.take(LOG) else { panic!("was cut off") };
         assert_eq!(name, "ses_2");
         assert!(is_none(&ours), "it is gone on in");
         note.remove();
         living.remove();
-        let old = ours.make("ses_3").expect("is noted");
+        let old = ours.make("ses_3", LOG).expect("is noted");
         old.file.set_modified(SystemTime::now() - FOLLOWED_WITHIN * 2).expect("is dated back");
         drop(old);
         assert!(is_none(&ours), "that is long ago");
-        assert_eq!(ours.sweep(), ["ses_3"]);
+        assert_eq!(ours.sweep(LOG), ["ses_3"]);
         assert!(ours.all().expect("is a folder").is_empty());
     }
 
@@ -415,29 +430,30 @@ mod tests {
         let notes = Notes::in_folder(Some(made(&folder)), &[1; 32], "gate");
         let parent = |started: &str, like: u8| Parent::of(u32::MAX, started, Digest([like; 32]));
         let (first, again, unlike) = (parent("1", 1), parent("2", 1), parent("3", 2));
-        let gone_on = |by: &Parent| match notes.take_for(by) {
+        let gone_on = |by: &Parent| match notes.take_for(by, LOG) {
             CutOff::One(name, _) => name,
-            CutOff::None => "none".to_owned(),
+            CutOff::None | CutOff::Gone(_) => "none".to_owned(),
             CutOff::Unclear => "unclear".to_owned(),
         };
-        drop(notes.make_for("ses_1", &first));
+        drop(notes.make_for("ses_1", LOG, &first));
         assert_eq!(gone_on(&first), "ses_1", "the same program started it again");
         assert_eq!(gone_on(&again), "ses_1", "the same program was started again, and started it again");
         assert_eq!(gone_on(&unlike), "unclear", "another program, and the first is gone");
-        drop(notes.make_for("ses_2", &unlike));
+        drop(notes.make_for("ses_2", LOG, &unlike));
         assert_eq!(gone_on(&again), "ses_1", "that one is closer");
         assert_eq!(gone_on(&unlike), "ses_2", "and that one to this");
-        drop(notes.make_for("ses_3", &again));
+        drop(notes.make_for("ses_3", LOG, &again));
         assert_eq!(gone_on(&again), "unclear", "it had two");
         // A program that lives goes on in its own.
-        let own = notes.make("ses_4").expect("is noted");
+        let own = notes.make("ses_4", LOG).expect("is noted");
         drop(own);
         assert_eq!(gone_on(&parent("4", 9)), "unclear");
         ["ses_1", "ses_2", "ses_3"].iter().for_each(|name| {
-            std::fs::remove_file(made(&folder).join(format!("{}-{name}", notes.scope))).expect("is there");
+            let note = notes.name_of(&format!("{name} {LOG}"));
+            std::fs::remove_file(made(&folder).join(note)).expect("is there");
         });
         assert_eq!(gone_on(&parent("4", 9)), "none", "what the living program of this test started is not its");
-        assert!(matches!(notes.take(), CutOff::One(name, _) if name == "ses_4"));
+        assert!(matches!(notes.take(LOG), CutOff::One(name, _) if name == "ses_4"));
     }
 
     #[test]
@@ -445,15 +461,41 @@ mod tests {
         let folder = tempfile::tempdir().expect("has a folder");
         let notes = Notes::in_folder(Some(made(&folder)), &[1; 32], "gate");
         let over_http = notes.over_http();
-        let living = over_http.make_named("one", "ses_1", "{\"a\":1}").expect("is noted");
+        let living = over_http.make_named("one", "ses_1", LOG, "{\"a\":1}").expect("is noted");
         assert!(over_http.take_named("one").is_none(), "it lives");
         drop(living);
-        assert!(over_http.take_named("other").is_none() && matches!(notes.take(), CutOff::None));
-        let Noted { session, rest, note } = over_http.take_named("one").expect("was cut off");
+        assert!(over_http.take_named("other").is_none() && matches!(notes.take(LOG), CutOff::None));
+        let Noted { session, rest, note, .. } = over_http.take_named("one").expect("was cut off");
         assert_eq!((session.as_str(), rest.as_str()), ("ses_1", "{\"a\":1}"));
         assert!(over_http.take_named("one").is_none(), "it is gone on in");
-        assert!(over_http.sweep().is_empty(), "it is used");
+        assert!(over_http.sweep(LOG).is_empty(), "it is used");
         note.remove();
         assert!(over_http.take_named("one").is_none());
+    }
+
+    /// A gate that is set up anew at the same address gives out the same names again.
+    #[test]
+    fn a_session_of_another_log_is_not_gone_on_in() {
+        let folder = tempfile::tempdir().expect("has a folder");
+        let notes = Notes::in_folder(Some(made(&folder)), &[1; 32], "gate");
+        let is_none = |log: &str| matches!(notes.take(log), CutOff::None);
+        drop(notes.make("ses_6", "before").expect("is noted"));
+        assert!(is_none("now"));
+        let of_now = notes.make("ses_6", "now").expect("is noted");
+        assert!(is_none("now"), "it lives");
+        drop(of_now);
+        let CutOff::One(name, note) = notes.take("now") else { panic!("was cut off") };
+        assert_eq!(name, "ses_6");
+        note.is_now("ses_6.2", "now");
+        drop(note);
+        assert!(matches!(notes.take("now"), CutOff::One(name, _) if name == "ses_6.2"));
+        assert!(matches!(notes.take("before"), CutOff::One(name, _) if name == "ses_6"));
+        let all = notes.all().expect("is a folder");
+        for (_, path) in &all {
+            let note = OpenOptions::new().write(true).open(path).expect("is there");
+            note.set_modified(SystemTime::now() - FOLLOWED_WITHIN * 2).expect("is dated back");
+        }
+        assert_eq!((all.len(), notes.sweep("now")), (2, vec!["ses_6.2".to_owned()]));
+        assert!(notes.all().expect("is a folder").is_empty());
     }
 }

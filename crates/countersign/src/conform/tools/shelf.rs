@@ -64,7 +64,7 @@ impl Shelf {
     pub fn agent(&self) -> Result<Agent> {
         let words = ["mcp", "serve", "--server", &self.url, "--agent", AGENT];
         let mut command = own::command(self.folder.path(), &words)?;
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
         let input = child.stdin.take().context("a process without input")?;
         let output = BufReader::new(child.stdout.take().context("a process without output")?);
         let mut agent = Agent { child, input, output, next: 0 };

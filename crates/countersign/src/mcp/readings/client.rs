@@ -12,7 +12,7 @@ use crate::mcp::observed::Observations;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::resumed::{CutOff, FOLLOWED_WITHIN, Note, Noted, Notes};
 use anyhow::Result;
-use countersign_api::{EndedCall, Outdated, SessionClosed, SessionOpened, SessionRequest, Verdict};
+use countersign_api::{CallerResponse, EndedCall, Outdated, SessionClosed, SessionOpened, SessionRequest, Verdict};
 use countersign_core::call::EffectId;
 use countersign_core::ids::Digest;
 use countersign_core::session::SessionName;
@@ -47,7 +47,7 @@ struct OverHttp {
     id: String,
     handshake: Mutex<Option<Raw>>,
     /// The session that was cut off under this id.
-    cut_off: Mutex<Option<(String, Note)>>,
+    cut_off: Mutex<Option<Noted>>,
     /// Whether the client said that it is done. Until then its session may be gone on in.
     is_ended: AtomicBool,
 }
@@ -68,7 +68,7 @@ impl ClientSession {
     }
 
     /// For a client over HTTP with this id, and the session that was cut off under it.
-    pub fn over_http(notes: Option<Notes>, id: &str, cut_off: Option<(String, Note)>) -> Self {
+    pub fn over_http(notes: Option<Notes>, id: &str, cut_off: Option<Noted>) -> Self {
         let (handshake, cut_off) = (Mutex::default(), Mutex::new(cut_off));
         let over_http = OverHttp { id: id.to_owned(), handshake, cut_off, is_ended: AtomicBool::new(false) };
         Self { notes, over_http: Some(over_http), ..Self::default() }
@@ -85,9 +85,9 @@ impl ClientSession {
         over_http.is_ended.store(true, Ordering::Release);
         held(&self.note).take().into_iter().for_each(Note::remove);
         // It came back only to say so: then its session is the one that was cut off.
-        if let Some((name, note)) = held(&over_http.cut_off).take() {
+        if let Some(Noted { session, note, .. }) = held(&over_http.cut_off).take() {
             note.remove();
-            held(&self.name).get_or_insert(name);
+            held(&self.name).get_or_insert(session);
         }
     }
 
@@ -155,37 +155,47 @@ impl ClientSession {
     }
 
     /// Takes over the session that was cut off, if there is one.
-    fn cut_off(&self) -> CutOff {
+    fn cut_off(&self, log: &str) -> CutOff {
         match &self.over_http {
-            Some(over_http) => {
-                held(&over_http.cut_off).take().map_or(CutOff::None, |(name, note)| CutOff::One(name, note))
-            }
-            None => self.notes.as_ref().map_or(CutOff::None, Notes::take),
+            Some(over_http) => match held(&over_http.cut_off).take() {
+                Some(Noted { session, log: of, note, .. }) if of == log => CutOff::One(session, note),
+                Some(Noted { note, .. }) => CutOff::Gone(note),
+                None => CutOff::None,
+            },
+            None => self.notes.as_ref().map_or(CutOff::None, |notes| notes.take(log)),
         }
     }
 
     /// The session that was cut off was not gone on in, for now.
-    fn put_back(&self, mut cut_off: Option<(String, Note)>) {
+    fn put_back(&self, cut_off: Option<(String, Note)>, log: String) {
         // Over standard input the note is there to be taken again.
-        self.over_http.iter().for_each(|it| *held(&it.cut_off) = cut_off.take());
+        if let (Some(over_http), Some((session, note))) = (&self.over_http, cut_off) {
+            *held(&over_http.cut_off) = Some(Noted { session, log, rest: String::new(), note });
+        }
+    }
+
+    /// The session of this note is gone. Its client did not end it, and is to be told that what was read in it does not count.
+    fn is_gone(&self, note: Note) {
+        note.remove();
+        lock(&self.marks).begin_again();
     }
 
     /// Its gateway lives.
     pub fn lives(&self) {
         held(&self.note).iter().for_each(Note::lives);
         let cut_off = self.over_http.as_ref().map(|it| held(&it.cut_off));
-        cut_off.iter().filter_map(|it| it.as_ref()).for_each(|(_, note)| note.lives());
+        cut_off.iter().filter_map(|it| it.as_ref()).for_each(|noted| noted.note.lives());
     }
 
-    /// Notes the session that was opened.
-    fn note(&self, session: &str) -> Option<Note> {
+    /// Notes the session that was opened in this log.
+    fn note(&self, session: &str, log: &str) -> Option<Note> {
         let notes = self.notes.as_ref()?;
         match &self.over_http {
             Some(OverHttp { id, handshake, .. }) => {
                 let handshake = held(handshake).as_ref().map(|handshake| handshake.get().to_owned());
-                notes.make_named(id, session, &handshake.unwrap_or_default())
+                notes.make_named(id, session, log, &handshake.unwrap_or_default())
             }
-            None => notes.make(session),
+            None => notes.make(session, log),
         }
     }
 }
@@ -257,11 +267,16 @@ impl GateClient {
         if let Some(name) = &*name {
             return Ok(name.clone());
         }
-        let expired = session.notes.as_ref().map(Notes::sweep).unwrap_or_default();
+        let log = self.log().map_err(|error| Refusal::no_gate(&error))?;
+        let expired = session.notes.as_ref().map(|notes| notes.sweep(&log)).unwrap_or_default();
         expired.iter().for_each(|name| self.close_named(name));
-        let cut_off = match session.cut_off() {
+        let cut_off = match session.cut_off(&log) {
             CutOff::One(name, note) => Some((name, note)),
             CutOff::None => None,
+            CutOff::Gone(note) => {
+                session.is_gone(note);
+                None
+            }
             CutOff::Unclear => {
                 *held(&session.unclear) = Some(Instant::now());
                 None
@@ -271,26 +286,22 @@ impl GateClient {
         let opened = match open(follows) {
             Ok(opened) => opened,
             Err(refusal) => {
-                session.put_back(cut_off);
+                session.put_back(cut_off, log);
                 return Err(refusal);
             }
         };
         let SessionOpened { session: opened, unsure, open: under_way, ended } = opened;
         let note = match cut_off {
             Some((name, note)) if is_same(&name, &opened) => {
-                note.is_now(&opened);
+                note.is_now(&opened, &log);
                 let under_way = under_way.iter().filter_map(|effect| effect.parse::<EffectId>().ok());
                 lock(delivery.marks()).follow(unsure, under_way.map(|effect| effect.0));
                 ended.iter().for_each(|ended| self.tell_of(ended, delivery));
                 Some(note)
             }
             gone => {
-                if let Some((_, note)) = gone {
-                    // Its client did not end it, and is to be told that what was read in it does not count.
-                    note.remove();
-                    lock(&session.marks).begin_again();
-                }
-                session.note(&opened)
+                gone.into_iter().for_each(|(_, note)| session.is_gone(note));
+                session.note(&opened, &log)
             }
         };
         if note.is_none() && session.notes.is_some() {
@@ -314,6 +325,11 @@ impl GateClient {
             // It is asked for again, and until then everything is unsure.
             Err(_) => lock(delivery.marks()).follow(Vec::new(), [effect.0]),
         }
+    }
+
+    /// Which log the gate writes: sessions of one are none of another's, though both may be at one address, one after the other.
+    fn log(&self) -> Result<String> {
+        Ok(self.client.call::<CallerResponse>(Call::get("/v1/caller").agent(&self.agent))?.log)
     }
 
     fn open_session(&self, follows: Option<String>) -> Result<SessionOpened> {
@@ -348,14 +364,14 @@ impl GateClient {
 
     /// A client over HTTP whose session was cut off comes back with its id: what it was shown, and how it had begun.
     pub fn come_back_over_http(&self, id: &str) -> Option<(Arc<Observations>, Raw)> {
-        let Noted { session, rest, note } = self.notes_over_http()?.take_named(id)?;
-        let handshake: Raw = serde_json::value::RawValue::from_string(rest).ok()?;
-        let seen = self.of_http(id, Some((session, note)));
+        let noted = self.notes_over_http()?.take_named(id)?;
+        let handshake: Raw = serde_json::value::RawValue::from_string(noted.rest.clone()).ok()?;
+        let seen = self.of_http(id, Some(noted));
         seen.session.remember_handshake(handshake.clone());
         Some((Arc::new(seen), handshake))
     }
 
-    fn of_http(&self, id: &str, cut_off: Option<(String, Note)>) -> Observations {
+    fn of_http(&self, id: &str, cut_off: Option<Noted>) -> Observations {
         let session = ClientSession::over_http(self.notes_over_http(), id, cut_off);
         // The same when the gateway is started again, so that continuations stay good.
         Observations::sealed_with(self.secret_of(id)).in_session(session)
