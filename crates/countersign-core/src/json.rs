@@ -3,6 +3,7 @@
 //! What two readers could understand differently is refused here, once: repeated keys, integers beyond 2^53-1, deep nesting, and
 //! fractions, except where a decimal may be meant: there their text is kept, and never becomes a float. So the value that is decided on
 //! is the value that everyone else reads from the same bytes. A whole number is one however it is written: `1200.0` is 1200.
+//! Names that our own reader gives a meaning of its own are refused too: see [`is_reserved`].
 
 use crate::decimal;
 use crate::limits::{INTEGER_MAX, JSON_DEPTH_MAX};
@@ -12,6 +13,10 @@ use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeSet;
 use std::fmt;
+
+/// What names begin with that `serde_json` takes for its own: an object with such a member is read as the JSON in the member's text, so
+/// what is written here would be read as something else.
+const RESERVED: &str = "$serde_json::private::";
 
 /// Deepest nesting of what a service answers.
 const ANSWER_DEPTH_MAX: usize = 64;
@@ -71,6 +76,11 @@ pub fn parse_exact(text: &str) -> Result<Value, JsonError> {
 pub fn parse_answer(text: &str) -> Result<Value, JsonError> {
     let numbers = Numbers { taken: Taken::Any, ..Numbers::new(text) };
     parse_as(text, Strict { depth: ANSWER_DEPTH_MAX, numbers: &numbers }).map(|json| json.to_value())
+}
+
+/// Whether a member of this name would be read back as something else. No JSON from outside may have one.
+pub fn is_reserved(name: &str) -> bool {
+    name.starts_with(RESERVED)
 }
 
 /// Reads one JSON document with a visitor of its own, which must be as strict: see [`Strict::member`].
@@ -238,6 +248,9 @@ impl<'de> Visitor<'de> for Strict<'_, 'de> {
         let mut object = Members::new();
         let mut seen = Seen::default();
         while let Some(key) = members.next_key_seed(Key)? {
+            if is_reserved(&key) {
+                return Err(A::Error::custom(format_args!("no member can be called `{key}`")));
+            }
             let value = members.next_value_seed(inner)?;
             if seen.has(&object, &key) {
                 return Err(A::Error::custom(format_args!("key `{key}` appears twice")));
@@ -309,10 +322,16 @@ mod tests {
             ("[18446744073709551616]", "beyond 2^53-1"),
             ("[1] x", "trailing characters"),
             (r#"{"a":1,"\u0061":2}"#, "key `a` appears twice at line 1 column 18"),
+            // Read back by `serde_json`, these would be the JSON in the text: another value, or none.
+            (r#"{"$serde_json::private::RawValue":"no json"}"#, "no member can be called"),
+            (r#"[{"a":{"\u0024serde_json::private::RawV\u0061lue":"{}"}}]"#, "no member can be called"),
+            (r#"{"a":1,"$serde_json::private::Number":"1"}"#, "no member can be called"),
             ("[1", "EOF"),
         ] {
             let error = parse_exact(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
+            let answer = parse_answer(text);
+            assert!(why.contains("2^53") || answer.is_err(), "{answer:?}");
         }
         let deep = format!("{}{}", "[".repeat(17), "]".repeat(17));
         assert!(parse_exact(&deep).unwrap_err().to_string().contains("deeper than 16"));

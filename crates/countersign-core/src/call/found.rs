@@ -8,6 +8,7 @@ use super::Evidence;
 use crate::disclose::Disclosure;
 use crate::limits::SUMMARY_BYTES_MAX;
 use crate::screen::visible::one_line;
+use crate::utc::Utc;
 use crate::value::ValueError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -180,7 +181,10 @@ impl Found {
             }
             _ => {}
         }
-        let mut words = self.code.template().replace("{number}", &number.unwrap_or_default().to_string());
+        let number_or_0 = number.unwrap_or_default();
+        let time = Utc(u64::try_from(number_or_0).unwrap_or_default());
+        let mut words = self.code.template().replace("{number}", &number_or_0.to_string());
+        words = words.replace("{time}", &time.to_string());
         match (self.code, number) {
             (FoundCode::Answered, Some(status)) => words.push_str(meaning(status)),
             (FoundCode::ToolError, Some(code)) => words.push_str(&format!(" {code}")),

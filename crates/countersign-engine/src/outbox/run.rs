@@ -174,7 +174,8 @@ impl Inner {
         let turn = match self.turns.take(ask, || self.is_ending())? {
             Ok(turn) => turn,
             Err(holder) => {
-                let held = Found::not_sent(FoundCode::TurnTaken.about(holder.effect));
+                let at = FoundCode::TurnAt.about(&holder.server).with_number(self.since_ms(holder.since));
+                let held = Found::not_sent(FoundCode::TurnTaken.about(holder.effect).and_because(at));
                 return Some(Attempt::NotSent(Evidence::of(held)));
             }
         };

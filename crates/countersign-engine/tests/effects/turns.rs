@@ -141,7 +141,7 @@ fn a_call_in_doubt_keeps_its_turn_until_someone_says_what_became_of_it_and_says_
     boxes.world.until(lost, "in_doubt");
     let next = boxes.call("payer-2", "sweep", "2");
     let said = boxes.until_tried(next);
-    assert!(said.contains(&format!("eff_{lost} has the turn")), "{said}");
+    assert!(said.contains(&format!("eff_{lost} has the turn: at `payments` since ")), "{said}");
     assert_eq!(boxes.asked(), [lost], "the service never heard of the other");
     boxes.world.resolve(lost, Outcome::Failed).unwrap();
     boxes.until_asked(2);
@@ -159,7 +159,7 @@ fn a_restart_takes_the_turn_of_a_doubt_again() {
     boxes.world.restart();
     let next = boxes.call("payer-2", "sweep", "2");
     let said = boxes.until_tried(next);
-    assert!(said.contains(&format!("eff_{lost} has the turn")), "{said}");
+    assert!(said.contains(&format!("eff_{lost} has the turn: at `payments` since ")), "{said}");
     let beside = boxes.call("payer-2", "peek", "3");
     boxes.world.outside.answer(done());
     boxes.world.until(beside, "settled");

@@ -59,7 +59,7 @@ codes! {
     TimedOut(quotes) = "timed_out": "the command took too long and was ended",
     NotStarted(quotes) = "not_started": "{about} could not be started",
     Stopped = "stopped": "nothing was sent: {about}",
-    Blocked = "blocked": "{about}",
+    Blocked = "blocked": "nothing was sent: rejected right before the call ({about})",
     Late = "late": "its deadline passed before it could be sent",
     LogLost = "log_lost": "nothing was sent: the ledger takes no more entries",
     NotSent = "not_sent": "nothing was sent",
@@ -93,7 +93,8 @@ codes! {
     ProbeAbsent = "probe_absent": "{about} finds nothing",
     ProbeUnclear = "probe_unclear": "{about} gave no clear answer",
     // Why nothing was sent or read: the gate itself.
-    TurnTaken = "turn_taken": "{about} has the turn at the server",
+    TurnTaken = "turn_taken": "{about} has the turn",
+    TurnAt = "turn_at": "at `{about}` since {time}",
     GateEnded = "gate_ended": "the gate has ended",
     ReadBefore = "read_before": "{about} before it could not be read",
     ReadTooLong = "read_too_long": "reading again took longer than {number} s in all",

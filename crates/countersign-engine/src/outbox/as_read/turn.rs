@@ -108,7 +108,7 @@ impl Inner {
     }
 
     /// An instant of this life as ledger time.
-    fn since_ms(&self, since: Instant) -> u64 {
+    pub(in crate::outbox) fn since_ms(&self, since: Instant) -> u64 {
         let elapsed = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.gate.now_ms().saturating_sub(elapsed)
     }

@@ -1,6 +1,7 @@
 //! What a tool answered: whether it is a result, and whether that says that the call is over.
 
 use countersign_core::call::{Found, FoundCode};
+use countersign_core::json;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -55,7 +56,7 @@ fn says(result: &Value) -> Says {
     }
 }
 
-/// JSON in which no object has a name twice, at any depth.
+/// JSON in which no object has a name twice, or one that is read back as something else, at any depth.
 struct NoNameTwice;
 
 impl<'de> Deserialize<'de> for NoNameTwice {
@@ -97,9 +98,9 @@ impl<'de> Visitor<'de> for Walk {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<NoNameTwice, A::Error> {
         let mut names = HashSet::new();
         while let Some(name) = members.next_key::<String>()? {
-            if names.contains(&name) {
+            if names.contains(&name) || json::is_reserved(&name) {
                 members.next_value::<IgnoredAny>()?;
-                return Err(A::Error::custom("duplicate key in an object"));
+                return Err(A::Error::custom("an object that two readers could read in two ways"));
             }
             names.insert(name);
             members.next_value::<NoNameTwice>()?;
@@ -142,6 +143,7 @@ mod tests {
             r#"{"isError":true,"isError":false}"#,
             r#"{"isError":true,"is\u0045rror":false}"#,
             r#"{"structuredContent":{"a":[{"b":1,"b":2}]}}"#,
+            r#"{"structuredContent":{"$serde_json::private::RawValue":"{\"isError\":true}"}}"#,
         ] {
             assert!(said(text).is_err(), "{text}");
         }
