@@ -71,6 +71,9 @@ pub const DOCUMENT: &str = include_str!("../../../openapi.json");
 /// The header that names the agent or operator while there is no identity (`auth: none`).
 pub const AGENT_HEADER: &str = "countersign-agent";
 
+/// The header that says in which log (`log` of `GET /v1/caller`) a request names a session. In another log the same name is another's.
+pub const LOG_HEADER: &str = "countersign-log";
+
 /// How strong the guarantee is that a fact was what it was when an action took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "document", derive(utoipa::ToSchema))]

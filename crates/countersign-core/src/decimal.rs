@@ -75,6 +75,11 @@ pub fn marked(text: impl Into<String>) -> Json {
     Json::Object(Map::from_iter([(MARK.to_owned(), Json::String(text.into()))]))
 }
 
+/// Whether it is an exact number, marked as one.
+pub fn is_marked(json: &Json) -> bool {
+    json.as_object().is_some_and(|members| members.len() == 1 && members.contains_key(MARK))
+}
+
 /// Whether an object anywhere in JSON has the member that marks exact numbers.
 pub fn has_mark(json: &Json) -> bool {
     match json {

@@ -44,6 +44,7 @@ use axum::response::{IntoResponse as _, Response};
 use caller::Caller;
 use countersign_core::action::Action;
 use countersign_core::body::RawBody;
+use countersign_core::ids::Digest;
 use countersign_engine::gate::Gate;
 use countersign_engine::outbox::Adapters;
 use countersign_engine::request::{Answer, Entered, Refusal, Reply, Request};
@@ -52,7 +53,7 @@ use metrics::Metrics;
 use places::Places;
 use rate::{RateSettings, Rates};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -69,6 +70,8 @@ pub struct App {
     external_reads: Arc<Places>,
     /// Of requests that wait for an effect.
     waits: Arc<Places>,
+    /// Which log the gate writes, once someone has asked.
+    log: OnceLock<String>,
 }
 
 /// From where a server can be reached.
@@ -148,6 +151,7 @@ fn finish(
         bodies: body::Bodies::default(),
         external_reads: Places::of_external_reads(),
         waits: Places::of_waits(),
+        log: OnceLock::new(),
     });
     routes
         .fallback(error::not_found)
@@ -158,6 +162,15 @@ fn finish(
 }
 
 impl App {
+    /// Which log the gate writes: the hash of its first entry, in hexadecimal.
+    async fn log(&self) -> Result<&str, HttpError> {
+        if self.log.get().is_none() {
+            let first = self.blocking(|gate| gate.first_leaf().map_err(HttpError::from)).await?;
+            let _ = self.log.set(Digest(first.0).to_string());
+        }
+        Ok(self.log.get().map(String::as_str).unwrap_or_default())
+    }
+
     /// Admits an action: on this thread, unless that would wait for a disk or for the sequencer.
     async fn admit(&self, caller: Caller, body: RawBody) -> Result<Action, HttpError> {
         let Caller { name, auth, .. } = caller;

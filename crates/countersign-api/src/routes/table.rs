@@ -76,14 +76,14 @@ routes! {
     Observe: Post "/v1/observe", actions, Agent => {
         body: json::<ObserveRequest>(ACTION_BYTES_MAX),
         answers: &[ok::<ObserveResponse>("The facts, and the token to act on")],
-        errors: &[&[NotObservable, ExternalUnread, NoAdapter]],
+        errors: &[&[NotObservable, SessionNotFound, ExternalUnread, NoAdapter]],
     }
     /// Decide an action and, if everything holds, do it: one step. Safe to retry with the same idempotency key and body.
     Act: Post "/v1/actions", actions, Agent => {
         body: json::<ActionRequest>(ACTION_BYTES_MAX),
         params: &[wait_ms("Where a call follows, wait up to so long for its outcome; 60000 at most")],
         answers: &[ok::<Verdict>("The verdict, durable")],
-        errors: &[ENTERED, LOG, ACTION, &[IdempotencyKeyReused, TooManyKeys]],
+        errors: &[ENTERED, LOG, ACTION, &[IdempotencyKeyReused, TooManyKeys, SessionNotFound]],
     }
     /// Decide up to 256 actions under one signature, each on its own and in their order; or, with `atomic`, up to 32 that commit all
     /// or none. Safe to retry in whole with the same idempotency keys and bodies.

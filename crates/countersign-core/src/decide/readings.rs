@@ -70,8 +70,7 @@ impl Deciding<'_> {
             }
         }
         let carried = index.carried(&unmarked(&self.action.params()));
-        let must = |held: &Held| guard.must_read.iter().any(|tool| names(tool, &held.reading.place));
-        readings.retain(|(_, held)| carried.contains(&held.fact) || must(held));
+        readings.retain(|(_, held)| carried.contains(&held.fact) || guard.must(&held.reading.place));
         readings
     }
 
@@ -133,7 +132,7 @@ impl Deciding<'_> {
         let readings = counted(guard, &session, self.snapshot);
         let has_arrived = |held: &Held| some_has_arrived(self.action, held);
         let is_read =
-            |tool: &&SmolStr| readings.iter().any(|(_, held)| names(tool, &held.reading.place) && has_arrived(held));
+            |tool: &&SmolStr| readings.iter().any(|(_, it)| guard.names(tool, &it.reading.place) && has_arrived(it));
         let missing: Vec<SmolStr> = guard.must_read.iter().filter(|tool| !is_read(tool)).cloned().collect();
         if !missing.is_empty() {
             return Err(Reason::ReadingRequired { tools: missing });
@@ -146,14 +145,6 @@ impl Deciding<'_> {
         let stale = readings.iter().filter(|(_, held)| is_stale(held)).map(|(_, held)| refer(held));
         let stale: Vec<ReadingRef> = stale.collect();
         if stale.is_empty() { Ok(()) } else { Err(Reason::ReadingStale { readings: stale, stale_after }) }
-    }
-}
-
-/// Whether a pact's name of a tool means what was read at a place.
-pub(crate) fn names(tool: &str, place: &crate::session::Place) -> bool {
-    match tool.split_once('/') {
-        Some((upstream, name)) if place.tool != tool => place.upstream == upstream && place.tool == name,
-        _ => place.tool == tool,
     }
 }
 

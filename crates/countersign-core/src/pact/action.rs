@@ -6,7 +6,8 @@ use super::diagnostic::{Problems, closest};
 use super::facts::Facts;
 use super::source::{Node, Table, Text, array, shorten, string, table};
 use super::{
-    ActionType, AsRead, CARRIED, Mode, OnFail, ReadingType, Require, budgets, call, changes, params, reads, writes,
+    ActionType, AsRead, CARRIED, CallRule, Mode, OnFail, ReadingType, Require, SendRule, budgets, call, changes,
+    params, reads, writes,
 };
 use crate::expression::Mention;
 use crate::ids::{ActionName, IdError};
@@ -111,6 +112,8 @@ pub(super) fn read<'a>(
         return None;
     }
     let allow = allow?;
+    let is_of = |call: &CallRule| matches!(call.send, SendRule::Tool { .. }).then(|| call.adapter.clone());
+    let server = call.as_ref().and_then(is_of);
     let mut kind = ActionType {
         inputs: Vec::new(),
         name,
@@ -126,7 +129,7 @@ pub(super) fn read<'a>(
         writes,
         call,
         changes,
-        guard,
+        guard: guard.map(|guard| AsRead { server, ..guard }),
         readings: Vec::new(),
         wait_ms,
     };
@@ -165,7 +168,7 @@ fn check_readings(kind: &ActionType, span: &Range<usize>, problems: &mut Problem
         let arguments = SmolStr::new_static("{}");
         let place = Place { upstream: ty.upstream.clone(), tool: ty.tool.clone(), arguments };
         // What counts only where it is carried could be left out of the comparison.
-        let is_certain = !guard.carried || guard.must_read.iter().any(|tool| crate::decide::names(tool, &place));
+        let is_certain = !guard.carried || guard.must(&place);
         if !guard.counts(&place) || !is_certain {
             let message = format!("the action decides on `context.readings.{name}`, and does not rest on {}", ty.tool);
             let key = if guard.carried { "must_read" } else { "rests_on" };
@@ -197,7 +200,7 @@ fn guard<'a>(source: &'a str, body: &mut Table<'a>, problems: &mut Problems) -> 
             let message = "`guard = \"as-read\"` is for actions with a `call`";
             problems.error(&body.span, message, "give the action a `call`, or leave the guard out");
         }
-        return Some(AsRead { rests_on, carried, must_read, stale_after_ms });
+        return Some(AsRead { rests_on, carried, must_read, stale_after_ms, server: None });
     }
     if !is_misspelt && (carried || !rests_on.is_empty() || !must_read.is_empty() || stale_after_ms.is_some()) {
         let message = "`rests_on`, `must_read` and `stale_after` of an action need `guard = \"as-read\"`";

@@ -2,7 +2,6 @@
 
 use super::Read;
 use super::tool_source::ToolSource;
-use crate::decide::names;
 use crate::expression::{Base, Expression};
 use crate::ids::ActionName;
 use crate::session::Place;
@@ -158,12 +157,27 @@ pub struct AsRead {
     pub must_read: Vec<SmolStr>,
     /// How old a reading may be.
     pub stale_after_ms: Option<u64>,
+    /// The MCP server that the action calls: a tool that is named without a server is one of it.
+    pub server: Option<SmolStr>,
 }
 
 impl AsRead {
     /// Whether what was read at a place counts.
     pub fn counts(&self, place: &Place) -> bool {
-        self.rests_on.is_empty() || self.rests_on.iter().chain(&self.must_read).any(|tool| names(tool, place))
+        self.rests_on.is_empty() || self.rests_on.iter().chain(&self.must_read).any(|tool| self.names(tool, place))
+    }
+
+    /// Whether what was read at a place must have been read.
+    pub fn must(&self, place: &Place) -> bool {
+        self.must_read.iter().any(|tool| self.names(tool, place))
+    }
+
+    /// Whether a pact's name of a tool means what was read at a place.
+    pub fn names(&self, tool: &str, place: &Place) -> bool {
+        match tool.split_once('/') {
+            Some((upstream, name)) if place.tool != tool => place.upstream == upstream && place.tool == name,
+            _ => place.tool == tool && self.server.as_ref().is_none_or(|server| *server == place.upstream),
+        }
     }
 }
 

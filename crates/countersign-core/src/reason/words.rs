@@ -15,10 +15,15 @@ use crate::limits::{
     CALL_TEXT_BYTES_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, FACT_BYTES_MAX, ID_BYTES_MAX, READINGS_MAX, REVIEWS_MAX,
     REVIEWS_PER_AGENT_MAX,
 };
+use crate::screen::visible::one_line;
 use crate::session::HeldTurn;
 use crate::utc::{Span, Utc};
 use crate::value::Value;
 use std::fmt;
+
+/// How many of the names that a caller made up are repeated, and how much of each.
+const NAMES_MAX: usize = 8;
+const NAME_BYTES_MAX: usize = 80;
 
 const NOT_ACTIVE_HINT: &str = "ask the operator named in the message";
 const SHOW_AGAIN: &str = "nothing was done; show the review again and decide on that";
@@ -340,7 +345,16 @@ impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { name } => write!(f, "\"{name}\" is required and missing"),
-            Self::NotParameters { names } => write!(f, "not a parameter of this action: {}", names.join(", ")),
+            Self::NotParameters { names } => {
+                // They are the caller's words, and stand as such.
+                let quoted = |name: &String| serde_json::Value::from(one_line(name, NAME_BYTES_MAX)).to_string();
+                let shown: Vec<String> = names.iter().take(NAMES_MAX).map(quoted).collect();
+                write!(f, "not a parameter of this action: {}", shown.join(", "))?;
+                match names.len().saturating_sub(NAMES_MAX) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
             Self::NotAnObject => f.write_str("the parameters are not an object"),
             Self::Type => f.write_str("it has the wrong type; the pact says which"),
             Self::Digits { limit } => write!(f, "it must have at most {limit} digits behind its point"),

@@ -195,9 +195,17 @@ impl Inner {
         let is_changed = |again: &&Again| again.answer.is_ok() && !again.is_same();
         let server = |again: &Again| again.held.reading.place.upstream.clone();
         let servers: BTreeSet<SmolStr> = again.iter().filter(is_changed).map(server).collect();
-        let same = again.iter().filter(|again| again.is_same() && servers.contains(&server(again)));
-        let same: Vec<Held> = same.map(|again| again.held.clone()).collect();
-        drop(self.read_all(same, None, until));
+        let (mut same, mut held) = (Vec::new(), Vec::new());
+        for (at, again) in again.iter().enumerate().filter(|(_, it)| it.is_same() && servers.contains(&server(it))) {
+            same.push(at);
+            held.push(again.held.clone());
+        }
+        // What it answers now is what counts: what is read first may have changed while the rest was read.
+        for (at, second) in same.into_iter().zip(self.read_all(held, None, until)) {
+            let Some(first) = again.get_mut(at) else { continue };
+            let took_ms = first.took_ms.saturating_add(second.took_ms);
+            *first = Again { took_ms, ..second };
+        }
         for first in again.iter_mut().filter(|again| again.answer.is_ok() && !again.is_same()) {
             if Instant::now() >= until {
                 return;

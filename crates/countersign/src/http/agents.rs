@@ -8,7 +8,6 @@ use axum::response::Response;
 use countersign_api::{AgentList, CallerResponse, OperatorList, Registered};
 use countersign_core::fact::Fact;
 use countersign_core::identity::HolderKind;
-use countersign_core::ids::Digest;
 use countersign_engine::gate::Gate;
 use std::sync::Arc;
 
@@ -29,10 +28,9 @@ pub async fn caller(State(app): State<Arc<App>>, request: Request) -> Result<Res
         HolderKind::Agent => "agent",
         HolderKind::Operator => "operator",
     });
-    let log = app.blocking(|gate| gate.first_leaf().map_err(HttpError::from)).await?;
     json(&CallerResponse {
         identified: app.gate.view().is_identified(),
-        log: Digest(log.0).to_string(),
+        log: app.log().await?.to_owned(),
         name: caller.map(|caller| caller.name.to_string()),
         kind: kind.map(ToOwned::to_owned),
     })

@@ -55,6 +55,13 @@ const OBSERVED_WITHIN: Duration = Duration::from_secs(10);
 /// The method that reads a resource; it stands in the place of a tool's name.
 pub const RESOURCE: &str = "resources/read";
 
+/// What a tool is called for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum May {
+    OnlyRead,
+    Write,
+}
+
 /// Calls the tools of one server.
 pub struct McpAdapter {
     name: String,
@@ -243,7 +250,7 @@ impl McpAdapter {
 
     /// Compares a tool, as the server has it on this very link, with what was approved. Before anything is sent: what a tool of
     /// another definition does is not what the pact's author has read.
-    fn check_approved(&self, link: &Connection, tool: &str, until: Instant) -> Result<(), NoAnswer> {
+    fn check_approved(&self, link: &Connection, tool: &str, until: Instant, it: May) -> Result<(), NoAnswer> {
         let within = until.saturating_duration_since(Instant::now());
         let listed = async { tokio::time::timeout(within, link.tool(tool)).await };
         let listed = match self.threads.handle.block_on(listed) {
@@ -257,18 +264,23 @@ impl McpAdapter {
             (None, _) => FoundCode::NoTool,
             (Some(Tool { unfit: Some(_), .. }), _) => FoundCode::UnfitTool,
             (Some(_), None) => FoundCode::ToolUnapproved,
-            (Some(listed), Some(approved)) if listed.definition == approved => return Ok(()),
-            (Some(_), Some(_)) => FoundCode::ToolChanged,
+            (Some(listed), Some((approved, _))) if listed.definition != approved => FoundCode::ToolChanged,
+            // Whoever wrote the pact is not the one who says what only reads.
+            (Some(_), Some((_, false))) if it == May::OnlyRead => FoundCode::ToolWrites,
+            (Some(_), Some(_)) => return Ok(()),
         };
         // What an operator does about it counts at once: the next look is a new one.
         link.forget_tools();
         Err(NoAnswer::NotApproved(why.about(format!("{}/{tool}", self.name))))
     }
 
-    /// The definition that was approved of a tool.
-    fn approved(&self, tool: &str) -> Option<String> {
-        match self.fact(&tool_fact(&self.name, tool).ok()?)?.get("definition") {
-            Some(FactValue::String(definition)) => Some(definition.to_string()),
+    /// The definition that was approved of a tool, and whether as one that only reads.
+    fn approved(&self, tool: &str) -> Option<(String, bool)> {
+        let value = self.fact(&tool_fact(&self.name, tool).ok()?)?;
+        match value.get("definition") {
+            Some(FactValue::String(definition)) => {
+                Some((definition.to_string(), value.get("read_only") == Some(&FactValue::Bool(true))))
+            }
             _ => None,
         }
     }
@@ -284,7 +296,7 @@ impl McpAdapter {
         let ExternalHow::Tool { tool, arguments, at, key } = &read.how else {
             return Err(Unread::Answered(FoundCode::WrongSource.about(&self.name)));
         };
-        let checked = self.check_approved(link, tool, until);
+        let checked = self.check_approved(link, tool, until, May::OnlyRead);
         let answered = checked.and_then(|()| self.call(link, tool, arguments, None, until));
         let answered = answered.map_err(|error| match error {
             NoAnswer::Error { code, message } => {
@@ -346,7 +358,7 @@ impl McpAdapter {
         let Some(Send::Tool { tool, arguments, on_error }) = send else {
             return Attempt::Refused(self.found(FoundCode::WrongKind.about(&self.name)));
         };
-        match self.check_approved(link, tool, until) {
+        match self.check_approved(link, tool, until, May::Write) {
             Ok(()) => {}
             Err(NoAnswer::NotApproved(why)) => {
                 return Attempt::Refused(self.found(FoundCode::NotApproved.about(tool).and_because(why)));
@@ -414,7 +426,7 @@ impl Adapter for McpAdapter {
             Err(error) => return unknown(self.unreachable(error)),
         };
         let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
-        let checked = self.check_approved(&link, tool, until);
+        let checked = self.check_approved(&link, tool, until, May::OnlyRead);
         match checked.and_then(|()| self.call(&link, tool, arguments, None, until)) {
             Ok(Answered { says: Says::Neither(why), .. }) => {
                 unknown(FoundCode::ProbeUnclear.about(tool).and_because(why.alone()))

@@ -5,13 +5,17 @@
 //! write came, is named with that write (`unsure`), and the gate decides what then counts. When in doubt a reading is called unsure: that
 //! can refuse a write once more than necessary, and never lets one pass.
 
+pub mod arrivals;
 mod on_its_way;
 mod sessions;
 
 pub use self::sessions::Sessions;
 
+use self::arrivals::{Arrivals, Input};
 use self::on_its_way::{Known, OnItsWay, Readings, Telling};
 
+use crate::client::Call;
+use countersign_api::LOG_HEADER;
 use countersign_core::ids::Digest;
 use countersign_core::screen::visible::one_line;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,6 +33,8 @@ pub struct TooLong;
 const READ_MAX: usize = 1024;
 /// The most warnings that are remembered as given; when there are more, all are forgotten, and given again.
 const WARNED_MAX: usize = 4096;
+/// The most calls in doubt that are remembered.
+const DOUBTS_MAX: usize = 64;
 /// The most outcomes that reached no one and are still to be told.
 const UNTOLD_MAX: usize = 16;
 /// The longest of them.
@@ -38,6 +44,11 @@ const UNTOLD_BYTES_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub struct Marks {
     on_their_way: Vec<Arc<OnItsWay>>,
+    /// Of these, those that have left, with their places. They count as arrived for messages behind them.
+    left: VecDeque<Left>,
+    arrivals: Arrivals,
+    /// The place up to which answers count as arrived.
+    arrived: u64,
     /// What was read in this session, as far as the gate may have kept it.
     read: BTreeSet<String>,
     /// Whether more was read than is remembered here.
@@ -57,18 +68,31 @@ pub struct Marks {
     calls: u64,
     /// Effects whose calls were left open, and whose outcome was not told.
     open: BTreeSet<u64>,
+    /// Calls in doubt, by what was called.
+    doubts: BTreeMap<String, Doubt>,
     /// Outcomes that reached no one.
     untold: VecDeque<String>,
     /// What its client was warned of: where it was read, and since when it reads differently.
     warned: BTreeSet<Warned>,
     /// The session, where single requests name it.
     named: Option<Named>,
+    /// The log in which the session was opened.
+    log: Option<String>,
     /// The client that a single request says that it comes from.
     client: Option<Digest>,
 }
 
 /// What a client is warned of: by which tool and with which arguments it was read, and since when it reads differently.
 pub type Warned = (String, String, u64);
+
+/// A call of which no one knows whether it was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubt {
+    /// Its effect.
+    pub effect: u64,
+    /// The idempotency key that it was asked for under.
+    pub key: String,
+}
 
 /// A session that single requests name.
 #[derive(Debug, Clone)]
@@ -90,11 +114,51 @@ pub fn lock(marks: &Shared) -> MutexGuard<'_, Marks> {
 impl Marks {
     /// The session is gone, and another takes its place: nothing was read in it yet, and its client is to be told.
     pub fn begin_again(&mut self) {
+        // What they told was of the session that is gone.
+        for left in std::mem::take(&mut self.left) {
+            self.on_their_way.retain(|one| !Arc::ptr_eq(one, &left.this));
+            if let Telling::Gone(gone) = *left.this.telling() {
+                self.gone_told = self.gone_told.max(gone);
+            }
+        }
         self.read.clear();
         self.lost = Arc::default();
         self.cut_off.clear();
         (self.is_overfull, self.has_arrived) = (false, false);
         self.gone = self.gone.saturating_add(1);
+    }
+
+    /// Its client writes to standard input.
+    pub fn is_over(&mut self, input: Arc<Input>) {
+        self.arrivals = Arrivals::OverStdio(input);
+    }
+
+    /// A message stands at this place: what left before has arrived.
+    fn arrive_up_to(&mut self, place: u64) {
+        while let Some(left) = self.left.pop_front_if(|left| left.place <= place) {
+            self.arrived = self.arrived.max(left.place);
+            self.arrive(left);
+        }
+    }
+
+    fn arrive(&mut self, Left { this, lost_before, .. }: Left) {
+        self.on_their_way.retain(|one| !Arc::ptr_eq(one, &this));
+        let telling = this.telling().clone();
+        match telling {
+            Telling::Gone(gone) => self.gone_told = self.gone_told.max(gone),
+            // Without a line it says that the call still goes on.
+            Telling::Outcome { effect: Some(effect), line } if !line.is_empty() => {
+                self.open.remove(&effect);
+            }
+            Telling::Read => {
+                self.has_arrived = true;
+                // What was lost since this call came may be newer.
+                for name in &this.readings().names {
+                    self.found(name, lost_before.get(name).copied().unwrap_or_default());
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Whether more was read than is remembered, so that nothing can rest on it.
@@ -214,6 +278,36 @@ impl Marks {
         self.open.extend(open);
     }
 
+    /// It is not known whether this call was done.
+    pub fn doubts(&mut self, call: String, doubt: Doubt) {
+        if self.doubts.len() < DOUBTS_MAX {
+            self.doubts.insert(call, doubt);
+        }
+    }
+
+    /// The same call that is in doubt, as far as is known here.
+    pub fn doubt_of(&self, call: &str) -> Option<Doubt> {
+        self.doubts.get(call).cloned()
+    }
+
+    /// By now it is known whether this call was done.
+    pub fn is_sure(&mut self, call: &str) {
+        self.doubts.remove(call);
+    }
+
+    /// The session was opened in this log.
+    pub fn is_in(&mut self, log: String) {
+        self.log = Some(log);
+    }
+
+    /// A request that names the session, with the log in which that was opened.
+    pub fn in_log(&self, call: Call) -> Call {
+        match &self.log {
+            Some(log) => call.header(LOG_HEADER, log.as_str()),
+            None => call,
+        }
+    }
+
     /// Notes which client a single request says that it comes from.
     pub fn is_of(&mut self, client: Option<Digest>) {
         self.client = client;
@@ -230,6 +324,9 @@ impl Marks {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         // What a call tells that may write is the difference of any reading.
         let mut of_all = self.open.union(&before.open).count();
+        if before.is_overtaken {
+            of_all += 2;
+        }
         for one in &before.on_their_way {
             let telling = one.telling();
             if matches!(*telling, Telling::Unknown | Telling::Reads | Telling::Read) {
@@ -270,6 +367,18 @@ struct Before {
     calls: u64,
     has_arrived: bool,
     gone_told: u64,
+    /// Whether a call that came later was looked at first, so that it is not known what had arrived.
+    is_overtaken: bool,
+}
+
+/// An answer that has left.
+#[derive(Debug)]
+struct Left {
+    /// It stands behind everything that its client had sent before.
+    place: u64,
+    this: Arc<OnItsWay>,
+    /// How many answers had been lost when its call came.
+    lost_before: Arc<BTreeMap<String, usize>>,
 }
 
 /// What an answer tells beside its own: if it does not arrive, another does.
@@ -291,8 +400,8 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// A call comes that may read under this name.
-    pub fn begin(marks: &Shared, name: String) -> Arc<Self> {
+    /// A call that came at this place, and may read under this name.
+    pub fn begin(marks: &Shared, name: String, place: u64) -> Arc<Self> {
         let names = Some(name).filter(|name| !name.is_empty()).into_iter().collect();
         let this = Arc::new(OnItsWay {
             readings: Mutex::new(Readings { names, each: 1 }),
@@ -301,13 +410,16 @@ impl Delivery {
             changed: Condvar::new(),
         });
         let mut known = lock(marks);
+        known.arrive_up_to(place);
         known.calls = known.calls.saturating_add(1);
+        let is_overtaken = place < known.arrived;
         let before = Before {
+            is_overtaken,
             on_their_way: known.on_their_way.clone(),
             lost: Arc::clone(&known.lost),
             open: known.open.clone(),
-            has_arrived: known.has_arrived,
-            gone_told: known.gone_told,
+            has_arrived: known.has_arrived && !is_overtaken,
+            gone_told: if is_overtaken { 0 } else { known.gone_told },
             calls: known.calls,
         };
         known.on_their_way.push(Arc::clone(&this));
@@ -476,40 +588,28 @@ impl Delivery {
             return;
         }
         let mut marks = lock(&self.marks);
-        marks.on_their_way.retain(|one| !Arc::ptr_eq(one, &self.this));
         self.this.note();
+        let telling = self.this.telling().clone();
+        if is_made && matches!(telling, Telling::Read | Telling::Outcome { .. } | Telling::Gone(_)) {
+            let (this, lost_before) = (Arc::clone(&self.this), Arc::clone(&self.before.lost));
+            let place = marks.arrivals.leaves();
+            return marks.left.push_back(Left { place, this, lost_before });
+        }
+        marks.on_their_way.retain(|one| !Arc::ptr_eq(one, &self.this));
         if !is_made {
             marks.take_back(std::mem::take(&mut *self.carried.lock().unwrap_or_else(PoisonError::into_inner)));
         }
         let readings = self.this.readings();
-        let telling = self.this.telling().clone();
-        match (telling, is_made) {
-            (Telling::Nothing, _) => marks.forget_unkept(&readings.names),
-            (Telling::LeftOpen, _) | (Telling::Outcome { effect: None, .. }, true) | (Telling::Gone(_), false) => {}
-            (Telling::Gone(gone), true) => marks.gone_told = marks.gone_told.max(gone),
-            (Telling::Outcome { effect: Some(effect), line }, true) => {
-                // Without a line it says that the call still goes on.
-                if !line.is_empty() {
-                    marks.open.remove(&effect);
-                }
+        match telling {
+            Telling::Nothing => marks.forget_unkept(&readings.names),
+            // What was left open can be asked for again.
+            Telling::LeftOpen | Telling::Gone(_) | Telling::Outcome { effect: Some(_), .. } => {}
+            Telling::Outcome { effect: None, line } => {
+                marks.lose_all();
+                marks.keep_untold(line);
             }
-            (Telling::Outcome { effect, line }, false) => {
-                // What was left open can be asked for again.
-                if effect.is_none() {
-                    marks.lose_all();
-                    marks.keep_untold(line);
-                }
-            }
-            (Telling::Read, true) => {
-                marks.has_arrived = true;
-                // What was lost since this call came may be newer.
-                for name in &readings.names {
-                    let before = self.before.lost.get(name).copied().unwrap_or_default();
-                    marks.found(name, before);
-                }
-            }
-            (Telling::Read | Telling::Reads, _) => marks.lose(readings),
-            (Telling::Writes | Telling::Unknown, _) => marks.lose_all(),
+            Telling::Read | Telling::Reads => marks.lose(readings),
+            Telling::Writes | Telling::Unknown => marks.lose_all(),
         }
     }
 }

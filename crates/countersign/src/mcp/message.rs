@@ -63,6 +63,8 @@ pub struct Message {
     pub method: String,
     /// Headers that came with it over HTTP and belong to its content (`mcp-param-…`).
     pub headers: Box<[(String, String)]>,
+    /// Where a message of a client stands: see [`crate::mcp::delivery::arrivals`].
+    pub place: u64,
     /// The room that it takes, where someone else sent it.
     pub held: Option<Held>,
     /// What is to be told when it has gone to the client, of answers that count as read from then on.
@@ -163,6 +165,7 @@ impl Message {
             kind,
             method: method.unwrap_or_default(),
             headers: Box::default(),
+            place: 0,
             held: None,
             delivery: None,
             not_after: None,
@@ -214,6 +217,7 @@ impl Message {
             kind: Kind::Notification,
             method: method.to_owned(),
             headers: Box::default(),
+            place: 0,
             held: None,
             delivery: None,
             not_after: None,
@@ -271,6 +275,7 @@ impl Message {
             kind: Kind::Response,
             method: String::new(),
             headers: Box::default(),
+            place: 0,
             held: None,
             delivery: None,
             not_after: None,

@@ -4,6 +4,7 @@
 //! answer that the agent gets, neither the agent nor the gateway can make one up, and readers and writers speak to the same
 //! process of a server. What was shown is kept here for the session and goes along with its actions.
 
+use super::delivery::{Delivery, lock};
 use super::gate::{Calling, GateClient, Unless, tool_fact};
 use super::message::{Members, Raw, raw};
 use super::readings::{ClientSession, add_text, put, told_session, warnings};
@@ -128,19 +129,19 @@ impl GateClient {
         let session = session.as_ref();
         let name = self.names.of(&calling.upstream, &tool.name);
         let not_read = |error: anyhow::Error| Refusal::not_read(&name, &error);
-        let mut shown = self.observe(facts, session).map_err(not_read)?;
+        let mut shown = self.observe(facts, session, &calling.delivery).map_err(not_read)?;
         for _ in 1..TRIES_MAX {
             if is_one_answer(&shown) {
                 break;
             }
-            shown = self.observe(facts, session).map_err(not_read)?;
+            shown = self.observe(facts, session, &calling.delivery).map_err(not_read)?;
         }
         let facts = if is_one_answer(&shown) {
             facts
         } else {
             // What changes faster than it can be read twice is observed for one fact only.
             let first = facts.get(..1).unwrap_or_default();
-            shown = self.observe(first, session).map_err(not_read)?;
+            shown = self.observe(first, session, &calling.delivery).map_err(not_read)?;
             first
         };
         let Some(answer) = shown.facts.first().and_then(|fact| fact.answer.as_deref()) else {
@@ -164,16 +165,18 @@ impl GateClient {
     /// What a client's session has read that reads differently by now, for a call that belongs to it and is no business of the gate's.
     pub(super) fn outdated(&self, calling: &Calling, seen: &Observations) -> Vec<Outdated> {
         let Some(session) = seen.session.opened(&calling.delivery) else { return Vec::new() };
-        let shown =
-            tool_fact(&calling.upstream, &calling.tool.name).and_then(|fact| self.observe(&[fact], Some(&session)));
+        let shown = tool_fact(&calling.upstream, &calling.tool.name)
+            .and_then(|fact| self.observe(&[fact], Some(&session), &calling.delivery));
         // A warning decides nothing; it comes with a later answer.
         shown.map(|shown| shown.outdated).unwrap_or_default()
     }
 
-    fn observe(&self, facts: &[FactId], session: Option<&String>) -> Result<ObserveResponse> {
+    fn observe(&self, facts: &[FactId], session: Option<&String>, delivery: &Delivery) -> Result<ObserveResponse> {
         let facts = facts.iter().map(ToString::to_string).collect();
         let request = ObserveRequest { facts, answers: true, session: session.cloned() };
-        self.client.call(Call::post("/v1/observe").agent(&self.agent).json(&request)?.reading())
+        let call = Call::post("/v1/observe").agent(&self.agent).json(&request)?.reading();
+        let call = if session.is_some() { lock(delivery.marks()).in_log(call) } else { call };
+        self.client.call(call)
     }
 }
 

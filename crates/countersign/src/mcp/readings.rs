@@ -14,7 +14,7 @@ use self::told::{Hearer, closing, own_changes, refused_text, retry};
 use self::voice::{own_word, quote_alike};
 use super::adapter::RESOURCE;
 use super::advice::{self, Knows, advice};
-use super::delivery::{Delivery, TooLong, lock};
+use super::delivery::{Delivery, Doubt, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
 use super::gated::{new_word, open_entry};
 use super::mapping::Mapping;
@@ -26,6 +26,7 @@ use crate::client::Call;
 use crate::commands::{is_refused, is_refused_as};
 use anyhow::Result;
 use countersign_api::{ActionRequest, ErrorCode, Outdated, ReadRequest, ReadResponse, RestsOn, Verdict, VerdictKind};
+use countersign_core::call::EffectId;
 use countersign_core::canonical::Canonical;
 use countersign_core::code::Code;
 use countersign_core::json::parse_answer;
@@ -107,13 +108,13 @@ impl GateClient {
         delivery.reads();
         // What a client with a session of its own names does not count: see `session_of`.
         let is_own = !seen.session.is_stateless();
-        let read = match self.read_in(&session, request) {
+        let read = match self.read_in(&session, request, delivery) {
             // A gate that was begun anew knows nothing of a session before: what was read then counts for nothing, so it begins again.
             Err(error) if is_own && is_refused_as(&error, ErrorCode::SessionNotFound) => {
                 seen.session.forget(&session);
                 // It is read in the session that takes the place of that one.
                 delivery.reads();
-                self.read_in(&self.session_of(None, seen, delivery)?, request)
+                self.read_in(&self.session_of(None, seen, delivery)?, request, delivery)
             }
             read => read,
         };
@@ -177,9 +178,10 @@ impl GateClient {
         Ok(Some(found))
     }
 
-    fn read_in(&self, session: &str, request: &ReadRequest) -> Result<ReadResponse> {
-        self.client
-            .call(Call::post(format!("/v1/sessions/{session}/readings")).agent(&self.agent).json(request)?.reading())
+    fn read_in(&self, session: &str, request: &ReadRequest, delivery: &Delivery) -> Result<ReadResponse> {
+        let call = Call::post(format!("/v1/sessions/{session}/readings")).agent(&self.agent).json(request)?.reading();
+        let call = lock(delivery.marks()).in_log(call);
+        self.client.call(call)
     }
 
     /// Has the gate call a tool that may change something, if everything that was read in the session still reads the same.
@@ -257,12 +259,17 @@ impl GateClient {
             let name = self.names.of(upstream, &tool.name);
             return Err(Refusal::arguments_too_long(&name, calling.arguments.chars().count()));
         }
+        self.refuse_doubtful(calling, &request.idempotency_key)?;
         let call = Call::post("/v1/actions").keyed(&request.idempotency_key).agent(&self.agent);
         let call = call.json(request).map_err(|error| Refusal::no_gate(&error))?;
+        let call = lock(delivery.marks()).in_log(call);
         delivery.writes();
         let verdict: Verdict = self.client.call(call).map_err(|error| {
             if is_refused(&error) {
                 delivery.tells_nothing();
+            }
+            if is_refused_as(&error, ErrorCode::SessionNotFound) {
+                return self.session_is_gone(request, &self.names.of(upstream, &tool.name), seen);
             }
             // In another session, or after a restart, the same call is another action.
             match is_refused_as(&error, ErrorCode::IdempotencyKeyReused) {
@@ -281,9 +288,56 @@ impl GateClient {
         }
         match verdict.verdict {
             VerdictKind::Review | VerdictKind::InFlight => delivery.leaves_open(open_entry(&verdict)),
+            VerdictKind::InDoubt => {
+                self.remember_doubt(calling, &request.idempotency_key, &verdict);
+                delivery.tells_outcome(outcome(name, &verdict));
+            }
             _ => delivery.tells_outcome(outcome(name, &verdict)),
         }
         self.told_write((upstream, Some(tool)), &verdict, mapping, (seen, delivery, Telling::Briefly))
+    }
+
+    /// The gate writes another log than the one in which the session of a write was opened.
+    fn session_is_gone(&self, request: &ActionRequest, name: &str, seen: &Observations) -> Refusal {
+        match request.session.as_deref().filter(|_| !seen.session.is_stateless()) {
+            Some(session) => {
+                seen.session.forget(session);
+                Refusal::session_gone(name)
+            }
+            None => Refusal::unknown_session(),
+        }
+    }
+
+    /// No one knows whether a write was done.
+    fn remember_doubt(&self, calling: &Calling, key: &str, verdict: &Verdict) {
+        let Calling { upstream, tool, arguments, delivery, .. } = calling;
+        if let (Some(call), Some(effect)) = (place(upstream, &tool.name, arguments), open_entry(verdict)) {
+            lock(delivery.marks()).doubts(call.name().to_string(), Doubt { effect, key: key.to_owned() });
+        }
+    }
+
+    /// Refuses a call that the same client made before, as long as no one knows whether that one was done: agents try again what they
+    /// are told about, and it would be done twice. Under the same key it is the same action, and the gate says so itself.
+    fn refuse_doubtful(&self, calling: &Calling, key: &str) -> Result<(), Refusal> {
+        let Calling { upstream, tool, arguments, delivery, .. } = calling;
+        let Some(call) = place(upstream, &tool.name, arguments).map(|call| call.name().to_string()) else {
+            return Ok(());
+        };
+        let Some(doubt) = lock(delivery.marks()).doubt_of(&call).filter(|doubt| doubt.key != key) else {
+            return Ok(());
+        };
+        let asked = Call::get(format!("/v1/actions/{}", doubt.effect)).agent(&self.agent);
+        match self.client.call::<Verdict>(asked) {
+            Ok(verdict) if verdict.verdict != VerdictKind::InDoubt => {
+                lock(delivery.marks()).is_sure(&call);
+                Ok(())
+            }
+            _ => {
+                delivery.tells_nothing();
+                let effect = EffectId(doubt.effect).to_string();
+                Err(Refusal::in_doubt(&self.names.of(upstream, &tool.name), &effect, &self.operator))
+            }
+        }
     }
 
     /// What became of a write within a moment.

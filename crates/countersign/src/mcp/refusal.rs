@@ -114,6 +114,17 @@ impl Refusal {
         Self::error("arguments_too_long", message, hint, "change")
     }
 
+    /// The same call was made before, and it is not known whether it was done.
+    pub fn in_doubt(tool: &str, effect: &str, operator: &OperatorCommands) -> Self {
+        let message =
+            format!("you have made this call of {tool} before, and no one knows yet whether it was done ({effect})");
+        let hint = format!(
+            "Do not make it again: look at what it changes, and tell a person. An operator finds out and says so: {}",
+            operator.resolve(effect)
+        );
+        Self::error("in_doubt", message, &hint, "never")
+    }
+
     /// A write that is guarded as read belongs to no session, so no one knows what it rests on.
     pub fn no_session(tool: &str) -> Self {
         let message = format!("`{tool}` is guarded as read, and this request names no session");

@@ -42,6 +42,9 @@ const WAITING_MAX: usize = 256;
 /// How many requests of a client may wait for answers of servers.
 const PENDING_MAX: usize = 1024;
 
+/// How many calls of a client may be under way: each waits on a thread, and is compared with those before it.
+const CALLS_MAX: usize = 256;
+
 /// How long answers are still waited for once the client has closed its side.
 const DRAIN: Duration = Duration::from_secs(5);
 

@@ -171,7 +171,7 @@ impl Bank {
         let settings = format!("[mcp.upstream.box]\ncommand = ['{}']\n", program.display());
         std::fs::write(sandbox.path().join("countersign.toml"), settings).unwrap();
         std::fs::write(sandbox.path().join("bank.toml"), PACT).unwrap();
-        sandbox.run_ok(&["mcp", "approve", "--data", "data"]);
+        sandbox.run_ok(&["mcp", "approve", "--reads", "get_account", "--data", "data"]);
         sandbox.run_ok(&["pact", "publish", "bank.toml", "--data", "data"]);
         sandbox.run_ok(&["fact", "put", "Till", "1", r#"{"open":true}"#, "--data", "data"]);
         for number in 0..agents {

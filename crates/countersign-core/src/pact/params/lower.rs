@@ -132,6 +132,11 @@ pub(crate) fn instance(
                 }
             }
         }
+        // It was sent as a number, and is marked so that its digits stay.
+        (number, None) if decimal::is_marked(number) && schema.get("type").is_some_and(|ty| ty == "object") => {
+            problem(at, decimal::Inexact::NotANumber, 0);
+            number.clone()
+        }
         (Json::Object(members), None) => {
             let property = |name: &str| schema.get("properties").and_then(|all| all.get(name)).unwrap_or(&Json::Null);
             let member = |(name, member): (&String, &Json)| {

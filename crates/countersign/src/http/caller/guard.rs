@@ -18,8 +18,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use countersign_api::ErrorCode;
 use countersign_api::routes::{self as table, Callers, Named, Operation, Route};
+use countersign_api::{ErrorCode, LOG_HEADER};
 use countersign_core::body::RawBody;
 use countersign_core::denial::DenialCode;
 use countersign_core::identity::{Auth, HolderKind};
@@ -34,6 +34,20 @@ const NOT_AUTHORISED_HINT: &str = "ask an admin for the role; docs/guides/identi
 
 /// Fact types whose facts say who someone is; only admins feed those, and what is approved of MCP servers.
 const IDENTITIES: [&str; 2] = ["Agent", "Operator"];
+
+/// Refuses a request that names a session of another log.
+async fn check_log(app: &App, route: &Route, headers: &HeaderMap) -> Result<(), HttpError> {
+    let names_sessions = || route.errors().contains(&ErrorCode::SessionNotFound);
+    let Some(named) = headers.get(LOG_HEADER).filter(|_| names_sessions()) else { return Ok(()) };
+    if named.as_bytes() == app.log().await?.as_bytes() {
+        return Ok(());
+    }
+    Err(HttpError::new(
+        ErrorCode::SessionNotFound,
+        format!("the session is of another log than this gate writes: `{LOG_HEADER}` differs"),
+        "the gate was set up anew or replaced; open a session with POST /v1/sessions, and read in that one",
+    ))
+}
 
 /// Lets a request through with its caller, or turns it away.
 pub async fn identify(
@@ -54,6 +68,9 @@ pub async fn identify(
         .any(|(name, value)| name == "type" && (IDENTITIES.contains(&value) || APPROVED.contains(&value)));
     let route = table::find(request.method().as_str(), path.as_str());
     if let Some(route) = route {
+        if let Err(error) = check_log(&app, route, request.headers()).await {
+            return error.into_response();
+        }
         request.extensions_mut().insert(route);
     }
     let let_through = if app.gate.view().is_identified() {

@@ -1,7 +1,7 @@
 //! Readings: what tools that only read answer, and what resources hold, for agents and to be compared.
 
 use super::compared::Rules;
-use super::{McpAdapter, OBSERVED_WITHIN, RESOURCE};
+use super::{May, McpAdapter, OBSERVED_WITHIN, RESOURCE};
 use crate::mcp::connection::Connection;
 use crate::mcp::direct::NoAnswer;
 use crate::mcp::gate::{AS_READ, SERVER_TYPE, tool_fact};
@@ -29,7 +29,7 @@ impl McpAdapter {
             let answered = self.threads.handle.block_on(asked);
             (answered.map(|answer| answer.result_raw().map(|result| result.get().to_owned())), Rules::default())
         } else {
-            self.check_approved(link, &place.tool, until).map_err(NoAnswer::found)?;
+            self.check_approved(link, &place.tool, until, May::OnlyRead).map_err(NoAnswer::found)?;
             let rules = self.reading_rules(&place.tool)?;
             let answered = self.call(link, &place.tool, &arguments, None, until);
             (answered.map(|answered| Some(answered.text)), rules)

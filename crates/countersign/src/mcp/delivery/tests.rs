@@ -1,23 +1,24 @@
 //! What is unsure, after which answers were made and which were lost.
 
+use super::arrivals::over_http;
 use super::sessions::SESSIONS_MAX;
 use super::*;
 
 fn read(marks: &Shared, name: &str) -> Arc<Delivery> {
-    let delivery = Delivery::begin(marks, name.to_owned());
+    let delivery = Delivery::begin(marks, name.to_owned(), over_http());
     delivery.reads();
     delivery.tells_reading();
     delivery
 }
 
 fn unsure(marks: &Shared) -> Vec<String> {
-    let delivery = Delivery::begin(marks, "a write".to_owned());
+    let delivery = Delivery::begin(marks, "a write".to_owned(), over_http());
     delivery.tells_nothing();
     delivery.unsure()
 }
 
 fn untold(marks: &Shared) -> Vec<String> {
-    let answer = Delivery::begin(marks, String::new());
+    let answer = Delivery::begin(marks, String::new(), over_http());
     answer.tells_nothing();
     let told = answer.carries([], 4096);
     answer.made();
@@ -30,18 +31,18 @@ fn what_goes_with_an_answer_that_is_lost_goes_with_another() {
     ["one", "two"].iter().for_each(|line| lock(&marks).keep_untold((*line).to_owned()));
     let warning = |since| [(("shop/get".to_owned(), "{}".to_owned(), since), "differs".to_owned())];
     for _ in 0..2 {
-        let answer = Delivery::begin(&marks, String::new());
+        let answer = Delivery::begin(&marks, String::new(), over_http());
         answer.tells_nothing();
         assert_eq!(answer.carries(warning(7), 4096), ["one", "two", "differs"]);
         assert!(answer.carries(warning(7), 4096).is_empty(), "they are on their way");
         drop(answer);
     }
     assert_eq!(untold(&marks), ["one", "two"]);
-    let answer = Delivery::begin(&marks, String::new());
+    let answer = Delivery::begin(&marks, String::new(), over_http());
     answer.tells_nothing();
     assert_eq!(answer.carries(warning(7), 4096), ["differs"]);
     answer.made();
-    let answer = Delivery::begin(&marks, String::new());
+    let answer = Delivery::begin(&marks, String::new(), over_http());
     answer.tells_nothing();
     assert!(answer.carries(warning(7), 4096).is_empty(), "it was told");
     assert_eq!(answer.carries(warning(8), 4096), ["differs"], "that is another");
@@ -50,7 +51,7 @@ fn what_goes_with_an_answer_that_is_lost_goes_with_another() {
 #[test]
 fn every_call_that_came_before_its_client_was_told_that_the_session_is_gone_tells_it() {
     let marks = Shared::default();
-    let call = || Delivery::begin(&marks, "w".to_owned());
+    let call = || Delivery::begin(&marks, "w".to_owned(), over_http());
     assert!(!call().tells_gone());
     let (early, other) = (call(), call());
     lock(&marks).begin_again();
@@ -66,15 +67,15 @@ fn every_call_that_came_before_its_client_was_told_that_the_session_is_gone_tell
 #[test]
 fn only_an_answer_that_holds_a_reading_and_has_arrived_makes_one_known() {
     let marks = Shared::default();
-    let knows = || Delivery::begin(&marks, "w".to_owned()).knows_a_reading();
-    let refused = Delivery::begin(&marks, "a".to_owned());
+    let knows = || Delivery::begin(&marks, "w".to_owned(), over_http()).knows_a_reading();
+    let refused = Delivery::begin(&marks, "a".to_owned(), over_http());
     refused.reads();
     assert!(!knows());
     refused.tells_nothing();
     refused.made();
     drop(read(&marks, "a"));
     assert!(!knows());
-    let write = Delivery::begin(&marks, "w".to_owned());
+    let write = Delivery::begin(&marks, "w".to_owned(), over_http());
     read(&marks, "a").made();
     assert!(knows() && !write.knows_a_reading(), "it came before that");
     lock(&marks).begin_again();
@@ -85,10 +86,10 @@ fn only_an_answer_that_holds_a_reading_and_has_arrived_makes_one_known() {
 fn what_the_gate_did_not_keep_takes_no_room() {
     let marks = Shared::default();
     for at in 0..2 * READ_MAX {
-        let unkept = Delivery::begin(&marks, at.to_string());
+        let unkept = Delivery::begin(&marks, at.to_string(), over_http());
         unkept.reads();
         // What is told of changes while it is on its way may be lost.
-        let write = Delivery::begin(&marks, "w".to_owned());
+        let write = Delivery::begin(&marks, "w".to_owned(), over_http());
         write.writes();
         drop(write);
         unkept.tells_nothing();
@@ -123,7 +124,7 @@ fn a_write_counts_what_had_arrived_when_it_came_and_nothing_later() {
     let marks = Shared::default();
     read(&marks, "a").made();
     drop(read(&marks, "a"));
-    let write = Delivery::begin(&marks, "w".to_owned());
+    let write = Delivery::begin(&marks, "w".to_owned(), over_http());
     let late = read(&marks, "a");
     assert_eq!(write.unsure(), ["a"]);
     late.made();
@@ -131,7 +132,7 @@ fn a_write_counts_what_had_arrived_when_it_came_and_nothing_later() {
     write.tells_nothing();
     // What was lost while an answer was on its way is not known by that answer.
     let on_its_way = read(&marks, "a");
-    let other = Delivery::begin(&marks, "w".to_owned());
+    let other = Delivery::begin(&marks, "w".to_owned(), over_http());
     other.writes();
     drop(other);
     on_its_way.made();
@@ -141,9 +142,9 @@ fn a_write_counts_what_had_arrived_when_it_came_and_nothing_later() {
 #[test]
 fn a_read_behind_a_write_waits_until_the_write_is_noted() {
     let marks = Shared::default();
-    let write = Delivery::begin(&marks, "w".to_owned());
+    let write = Delivery::begin(&marks, "w".to_owned(), over_http());
     write.writes();
-    let behind = Delivery::begin(&marks, "a".to_owned());
+    let behind = Delivery::begin(&marks, "a".to_owned(), over_http());
     let (told, heard) = std::sync::mpsc::channel();
     let waiting = std::thread::spawn(move || {
         behind.waits_for_writes().expect("is noted in time");
@@ -159,7 +160,7 @@ fn a_read_behind_a_write_waits_until_the_write_is_noted() {
 fn an_answer_is_lost_under_the_names_that_it_is_kept_under_and_as_often() {
     let marks = Shared::default();
     let kept_as = |each: usize| {
-        let delivery = Delivery::begin(&marks, "as it was asked".to_owned());
+        let delivery = Delivery::begin(&marks, "as it was asked".to_owned(), over_http());
         delivery.keeps_as(vec!["a".to_owned(), "b".to_owned()], each);
         delivery.reads();
         delivery.tells_reading();
@@ -178,8 +179,8 @@ fn an_answer_is_lost_under_the_names_that_it_is_kept_under_and_as_often() {
 #[test]
 fn a_write_waits_until_it_is_known_what_the_calls_before_it_read() {
     let marks = Shared::default();
-    let read = Delivery::begin(&marks, "as it was asked".to_owned());
-    let write = Delivery::begin(&marks, "w".to_owned());
+    let read = Delivery::begin(&marks, "as it was asked".to_owned(), over_http());
+    let write = Delivery::begin(&marks, "w".to_owned(), over_http());
     let (told, heard) = std::sync::mpsc::channel();
     let waiting = std::thread::spawn(move || {
         write.waits_for_names().expect("is known in time");
@@ -197,13 +198,13 @@ fn an_answer_without_a_reading_makes_none_known() {
     read(&marks, "a").made();
     drop(read(&marks, "a"));
     // The gate says for certain that it has read nothing.
-    let refused = Delivery::begin(&marks, "a".to_owned());
+    let refused = Delivery::begin(&marks, "a".to_owned(), over_http());
     refused.reads();
     refused.tells_nothing();
     refused.made();
     assert_eq!(unsure(&marks), ["a"]);
     // Here it may have read.
-    let silent = Delivery::begin(&marks, "a".to_owned());
+    let silent = Delivery::begin(&marks, "a".to_owned(), over_http());
     silent.reads();
     silent.made();
     assert_eq!(unsure(&marks), ["a", "a"]);
@@ -214,16 +215,16 @@ fn what_a_write_tells_is_not_known_before_it_was_told() {
     let marks = Shared::default();
     read(&marks, "a").made();
     read(&marks, "b").made();
-    let write = Delivery::begin(&marks, "w".to_owned());
+    let write = Delivery::begin(&marks, "w".to_owned(), over_http());
     write.writes();
-    let other = Delivery::begin(&marks, "w".to_owned());
+    let other = Delivery::begin(&marks, "w".to_owned(), over_http());
     write.tells_outcome("done".to_owned());
     write.made();
     assert_eq!(other.unsure(), ["a", "b"], "it came before");
     other.tells_outcome(String::new());
     other.made();
     assert_eq!(unsure(&marks), [""; 0]);
-    let cancelled = Delivery::begin(&marks, "w".to_owned());
+    let cancelled = Delivery::begin(&marks, "w".to_owned(), over_http());
     cancelled.writes();
     let thread = Arc::clone(&cancelled);
     drop(cancelled);
@@ -241,14 +242,14 @@ fn what_a_write_tells_is_not_known_before_it_was_told() {
 fn a_call_that_was_left_open_is_unsure_until_its_outcome_is_told() {
     let marks = Shared::default();
     read(&marks, "a").made();
-    let write = Delivery::begin(&marks, "w".to_owned());
+    let write = Delivery::begin(&marks, "w".to_owned(), over_http());
     write.writes();
     write.leaves_open(Some(7));
     write.made();
     read(&marks, "a").made();
     assert_eq!((unsure(&marks), lock(&marks).open()), (vec!["a".to_owned()], vec![7]));
     let asked = |line: &str| {
-        let asked = Delivery::begin(&marks, String::new());
+        let asked = Delivery::begin(&marks, String::new(), over_http());
         asked.asks_for(7);
         asked.tells_outcome(line.to_owned());
         asked
@@ -258,7 +259,7 @@ fn a_call_that_was_left_open_is_unsure_until_its_outcome_is_told() {
     assert_eq!(unsure(&marks), ["a"], "it was not told");
     asked("done").made();
     assert_eq!(unsure(&marks), [""; 0]);
-    let write = Delivery::begin(&marks, "w".to_owned());
+    let write = Delivery::begin(&marks, "w".to_owned(), over_http());
     write.leaves_open(Some(9));
     write.made();
     lock(&marks).ended(9, "it failed".to_owned());
@@ -281,18 +282,18 @@ fn what_was_read_before_a_session_was_gone_on_in_is_unsure_until_it_is_read() {
 fn what_is_read_after_a_session_was_cut_off_is_known_to_calls_that_come_after_it_arrived() {
     let marks = Shared::default();
     // The session is gone on in with the first call, after it has come.
-    let (first, beside) = (read(&marks, "a"), Delivery::begin(&marks, "w".to_owned()));
+    let (first, beside) = (read(&marks, "a"), Delivery::begin(&marks, "w".to_owned(), over_http()));
     lock(&marks).follow(vec!["a".to_owned(), "b".to_owned()], []);
     assert_eq!(beside.unsure(), ["a", "a", "b", "b"], "nothing has arrived");
     first.made();
     assert_eq!(beside.unsure(), ["a", "a", "b", "b"], "it came before that arrived");
     drop(beside);
-    let next = Delivery::begin(&marks, "w".to_owned());
+    let next = Delivery::begin(&marks, "w".to_owned(), over_http());
     assert_eq!(next.unsure(), ["a", "b", "b"], "the write before it was lost, and may have told of it");
     next.tells_nothing();
     next.made();
     read(&marks, "a").made();
-    let last = Delivery::begin(&marks, "w".to_owned());
+    let last = Delivery::begin(&marks, "w".to_owned(), over_http());
     assert!(!last.unsure().contains(&"a".to_owned()), "{:?}", last.unsure());
 }
 

@@ -11,6 +11,7 @@ use super::MESSAGE_BYTES_MAX;
 use crate::http::{is_loopback, is_own_origin};
 use crate::mcp::Gateway;
 use crate::mcp::buffers::Held;
+use crate::mcp::delivery::arrivals;
 use crate::mcp::message::{INVALID_REQUEST, Kind, Message};
 use crate::mcp::upstream::Alive;
 use axum::Router;
@@ -66,6 +67,7 @@ fn is_from_this_machine(headers: &HeaderMap) -> bool {
 }
 
 async fn posted(State(app): State<Arc<App>>, request: Request) -> Response {
+    let place = arrivals::over_http();
     let (parts, body) = request.into_parts();
     let mut held = app.gateway.buffers.nothing();
     let body = match whole(body, &mut held).await {
@@ -78,7 +80,7 @@ async fn posted(State(app): State<Arc<App>>, request: Request) -> Response {
         Err(error) => return (StatusCode::BAD_REQUEST, json(&error.answer())).into_response(),
     };
     drop(body);
-    message.held = Some(held);
+    (message.held, message.place) = (Some(held), place);
     message.headers = params_in_headers(&parts.headers);
     let header = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(session) = header(SESSION) {

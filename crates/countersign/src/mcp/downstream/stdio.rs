@@ -5,25 +5,30 @@
 use super::MESSAGE_BYTES_MAX;
 use crate::mcp::Gateway;
 use crate::mcp::buffers::{Buffers, Full};
+use crate::mcp::delivery::arrivals::Input;
 use crate::mcp::message::{INVALID_REQUEST, Message, NOT_SENT, PARSE_ERROR};
 use crate::mcp::session::{Ends, Session};
 use crate::mcp::upstream::Alive;
 use serde_json::value::RawValue;
-use std::io::{BufRead as _, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 /// Serves the client until it closes its side and is answered, or until this process is told to end: its client has not said that it is
 /// done then, and may go on with what it has read, so its session is not closed and the next gateway goes on in it.
 pub async fn serve(gateway: &Arc<Gateway>, alive: &Alive, told: impl Future<Output = ()>) -> std::io::Result<()> {
-    let Ends { inbox, outbox, cut_off } = Session::start_having_seen(gateway, alive, gateway.gate.seen_over_stdio());
+    let (seen, input) = (gateway.gate.seen_over_stdio(), Arc::new(Input::default()));
+    seen.session.is_over(&input);
+    let (began, before) = (Arc::clone(gateway), Arc::clone(&seen));
+    tokio::task::spawn_blocking(move || began.gate.take_over(&before));
+    let Ends { inbox, outbox, cut_off } = Session::start_having_seen(gateway, alive, seen);
     let (done, mut written) = oneshot::channel();
     let (reads, all_read) = oneshot::channel::<()>();
     let buffers = Arc::clone(&gateway.buffers);
     // Nothing ends a read of standard input that waits, so the thread that reads must not keep the session open.
     let weak = inbox.downgrade();
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-        read(&weak, &buffers);
+        read(&weak, &buffers, &input);
         drop(reads);
     })?;
     std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
@@ -69,14 +74,15 @@ fn not_taken(message: &Message, full: &Full) -> Message {
 
 /// Reads messages until the client closes its side; what is none is answered with an error.
 #[expect(clippy::result_large_err, reason = "the error is the answer, and goes on as it is")]
-fn read(inbox: &mpsc::WeakSender<Message>, buffers: &Arc<Buffers>) {
+fn read(inbox: &mpsc::WeakSender<Message>, buffers: &Arc<Buffers>, input: &Input) {
     let most = u64::try_from(MESSAGE_BYTES_MAX).unwrap_or(u64::MAX);
-    let mut input = std::io::stdin().lock();
+    let mut input = BufReader::new(input);
+    let mut end = 0;
     loop {
-        let mut line = Vec::new();
+        let (mut line, place) = (Vec::new(), end);
         match input.by_ref().take(most).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,
-            Ok(_) => {}
+            Ok(count) => end += u64::try_from(count).unwrap_or(u64::MAX),
         }
         let whole = line.last() == Some(&b'\n') || line.len() < MESSAGE_BYTES_MAX;
         let refused = |code, why: &str| Err(Message::error(RawValue::NULL, code, why));
@@ -91,7 +97,7 @@ fn read(inbox: &mpsc::WeakSender<Message>, buffers: &Arc<Buffers>) {
         let parsed = parsed.and_then(|mut message| {
             let mut held = buffers.nothing();
             held.grow_to(line.len()).map_err(|full| not_taken(&message, &full))?;
-            message.held = Some(held);
+            (message.held, message.place) = (Some(held), place);
             Ok(message)
         });
         let gone_on = match parsed {

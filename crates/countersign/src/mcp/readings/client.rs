@@ -4,6 +4,7 @@
 use super::told::ended_before;
 use super::{named_session, place};
 use crate::client::Call;
+use crate::mcp::delivery::arrivals::Input;
 use crate::mcp::delivery::{self, Delivery, Named, Shared, lock};
 use crate::mcp::gate::{GateClient, random_key};
 use crate::mcp::message::{Members, Raw};
@@ -34,6 +35,8 @@ pub struct ClientSession {
     /// Where its session is noted, so that another gateway can go on in it.
     notes: Option<Notes>,
     note: Mutex<Option<Note>>,
+    /// What was cut off before it began, and in which log that is; until its client first calls.
+    before: Mutex<Option<(CutOff, String)>>,
     /// Since when it has not been known whether a session that was cut off is its own: it must read something first.
     unclear: Mutex<Option<Instant>>,
     /// Over HTTP.
@@ -96,20 +99,25 @@ impl ClientSession {
         self.over_http.as_ref().is_some_and(|it| !it.is_ended.load(Ordering::Acquire))
     }
 
-    /// A call comes; the mark that goes with its answer.
-    pub fn begin(&self, (upstream, tool): (&str, &str), arguments: &str, params: &Members) -> Arc<Delivery> {
+    /// Its client writes to standard input.
+    pub fn is_over(&self, input: &Arc<Input>) {
+        lock(&self.marks).is_over(Arc::clone(input));
+    }
+
+    /// A call came at this place; the mark that goes with its answer.
+    pub fn begin(&self, (upstream, tool): (&str, &str), arguments: &str, params: &Members, at: u64) -> Arc<Delivery> {
         let name = place(upstream, tool, arguments).map(|place| place.name().to_string()).unwrap_or_default();
         let named = named_session(params);
         let marks = self.marks_of(named.as_ref());
         if self.is_stateless && named.is_none() {
             lock(&marks).is_of(client_of(params));
         }
-        Delivery::begin(&marks, name)
+        Delivery::begin(&marks, name, at)
     }
 
     /// A client asks for the outcome of a call.
-    pub fn begin_asking(&self, named: Option<&String>) -> Arc<Delivery> {
-        Delivery::begin(&self.marks_of(named), String::new())
+    pub fn begin_asking(&self, named: Option<&String>, at: u64) -> Arc<Delivery> {
+        Delivery::begin(&self.marks_of(named), String::new(), at)
     }
 
     /// What a client with a session of its own names does not count: see `session_of`.
@@ -131,7 +139,7 @@ impl ClientSession {
         let mut name = held(&self.name);
         if name.as_deref() == Some(refused) {
             *name = None;
-            lock(&self.marks).begin_again();
+            self.begin_again();
             held(&self.note).take().into_iter().for_each(Note::remove);
         }
     }
@@ -162,7 +170,10 @@ impl ClientSession {
                 Some(Noted { note, .. }) => CutOff::Gone(note),
                 None => CutOff::None,
             },
-            None => self.notes.as_ref().map_or(CutOff::None, |notes| notes.take(log)),
+            None => match held(&self.before).take() {
+                Some((before, of)) if of == log => before,
+                _ => self.notes.as_ref().map_or(CutOff::None, |notes| notes.take(log)),
+            },
         }
     }
 
@@ -177,7 +188,13 @@ impl ClientSession {
     /// The session of this note is gone. Its client did not end it, and is to be told that what was read in it does not count.
     fn is_gone(&self, note: Note) {
         note.remove();
+        self.begin_again();
+    }
+
+    /// What was read counts for nothing, so something must be read before the next write: who is only told may just try again.
+    fn begin_again(&self) {
         lock(&self.marks).begin_again();
+        *held(&self.unclear) = Some(Instant::now());
     }
 
     /// Its gateway lives.
@@ -185,6 +202,9 @@ impl ClientSession {
         held(&self.note).iter().for_each(Note::lives);
         let cut_off = self.over_http.as_ref().map(|it| held(&it.cut_off));
         cut_off.iter().filter_map(|it| it.as_ref()).for_each(|noted| noted.note.lives());
+        if let Some((CutOff::One(_, note), _)) = &*held(&self.before) {
+            note.lives();
+        }
     }
 
     /// Notes the session that was opened in this log.
@@ -255,12 +275,14 @@ impl GateClient {
             return named_in(delivery).map(|named| named.name).ok_or_else(Refusal::unknown_session);
         }
         if session.is_stateless {
+            let log = self.log().map_err(|error| Refusal::no_gate(&error))?;
             let SessionOpened { session: name, .. } = open(None)?;
+            lock(delivery.marks()).is_in(log);
             let secret = random_key().map_err(|error| Refusal::no_gate(&error))?;
             let named = Named { told: format!("{name}.{secret}"), name: name.clone() };
             let forgotten = session.sessions.opened(named, delivery.marks());
             // No one can name them any more.
-            forgotten.iter().for_each(|name| self.close_named(name));
+            forgotten.iter().for_each(|name| self.close_named(name, delivery.marks()));
             return Ok(name);
         }
         let mut name = held(&session.name);
@@ -269,7 +291,7 @@ impl GateClient {
         }
         let log = self.log().map_err(|error| Refusal::no_gate(&error))?;
         let expired = session.notes.as_ref().map(|notes| notes.sweep(&log)).unwrap_or_default();
-        expired.iter().for_each(|name| self.close_named(name));
+        expired.iter().for_each(|name| self.close_named(name, &session.marks));
         let cut_off = match session.cut_off(&log) {
             CutOff::One(name, note) => Some((name, note)),
             CutOff::None => None,
@@ -291,6 +313,7 @@ impl GateClient {
             }
         };
         let SessionOpened { session: opened, unsure, open: under_way, ended } = opened;
+        lock(&session.marks).is_in(log.clone());
         let note = match cut_off {
             Some((name, note)) if is_same(&name, &opened) => {
                 note.is_now(&opened, &log);
@@ -332,6 +355,18 @@ impl GateClient {
         Ok(self.client.call::<CallerResponse>(Call::get("/v1/caller").agent(&self.agent))?.log)
     }
 
+    /// Takes over what was cut off as soon as a gateway begins: its client may be silent for long before it first calls, and others may
+    /// begin meanwhile.
+    pub fn take_over(&self, seen: &Observations) {
+        let session = &seen.session;
+        let (Some(notes), None) = (&session.notes, &session.over_http) else { return };
+        let name = held(&session.name);
+        // Without the gate it is looked for when its client first calls.
+        if let (None, Ok(log)) = (&*name, self.log()) {
+            *held(&session.before) = Some((notes.take(&log), log));
+        }
+    }
+
     fn open_session(&self, follows: Option<String>) -> Result<SessionOpened> {
         let call = Call::post("/v1/sessions").agent(&self.agent).json(&SessionRequest { follows })?;
         self.client.call(call)
@@ -346,11 +381,12 @@ impl GateClient {
             return;
         }
         note.into_iter().for_each(Note::remove);
-        name.iter().for_each(|name| self.close_named(name));
+        name.iter().for_each(|name| self.close_named(name, &session.marks));
     }
 
-    fn close_named(&self, name: &str) {
+    fn close_named(&self, name: &str, marks: &Shared) {
         let call = Call::post(format!("/v1/sessions/{name}/close")).agent(&self.agent).json(&json!({}));
+        let call = call.map(|call| lock(marks).in_log(call));
         // What cannot be closed now is a session that was cut off.
         if let Err(error) = call.and_then(|call| self.client.call::<SessionClosed>(call)) {
             tracing::debug!(%error, "the session was not closed");

@@ -2,7 +2,7 @@
 //! is sent when the server or the tool's definition is no longer the one that was decided on.
 
 use super::slot::Slot;
-use super::{Purpose, Session};
+use super::{CALLS_MAX, NOT_SENT, Purpose, Session};
 use crate::mcp::delivery::Delivery;
 use crate::mcp::gate::{Calling, Decided};
 use crate::mcp::gated::CONTINUE;
@@ -79,16 +79,20 @@ impl Session {
             return self.answer_error(&id, INVALID_PARAMS, "the call names no tool").await;
         };
         if name == CONTINUE {
-            return self.go_on(id, &params);
+            return self.go_on(id, &params, message.place);
         }
         let Some((slot, tool)) = self.route(&name) else {
             return self.answer(Message::result(&id, Refusal::unknown(&name).result())).await;
         };
         let Some(found) = self.slots.get(slot) else { return };
         let is_listed = found.is_listed();
+        if self.calls.len() >= CALLS_MAX {
+            let why = format!("{CALLS_MAX} calls are under way already; call again when some were answered");
+            return self.answer_error(&id, NOT_SENT, &why).await;
+        }
         // From here on, before anything is waited for: what is read after the call has come does not count for it.
         let arguments = params.get("arguments").map(RawValue::get).unwrap_or_default();
-        let delivery = self.seen.session.begin((self.name(slot), &tool), arguments, &params);
+        let delivery = self.seen.session.begin((self.name(slot), &tool), arguments, &params, message.place);
         if !is_listed {
             return self.list_for_call(slot, id, message, delivery).await;
         }
@@ -161,12 +165,12 @@ impl Session {
     }
 
     /// The client asks what became of a call that was not over.
-    fn go_on(&mut self, id: Raw, params: &Members) {
+    fn go_on(&mut self, id: Raw, params: &Members, place: u64) {
         let call = self.next_id();
         let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
         let seen = Arc::clone(&self.seen);
         let arguments = params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default();
-        let delivery = seen.session.begin_asking(named_session(params).as_ref());
+        let delivery = seen.session.begin_asking(named_session(params).as_ref(), place);
         let state = CallState {
             id,
             slot: 0,

@@ -111,7 +111,7 @@ impl Session {
         let delivery = (about.method == RESOURCE).then(|| {
             let arguments = json!({"uri": about.about}).to_string();
             let params = message.params_members().unwrap_or_default();
-            seen.session.begin((&about.upstream, RESOURCE), &arguments, &params)
+            seen.session.begin((&about.upstream, RESOURCE), &arguments, &params, message.place)
         });
         about.delivery = delivery.clone();
         self.uses.insert(using, Use { slot, link, message, sending, delivery });

@@ -344,12 +344,12 @@ fn a_call_in_doubt_blocks_no_approval_and_no_tool() {
     let approve = ["mcp", "approve", "--yes", "--server", gate.url(), "shop/sell", "--rests-on", "carried"];
     let (code, said) = shop.run(&approve);
     assert!(code == Some(0) && !said.contains("counts later"), "{said}");
-    let sold = client.call("sell", &sell(1));
+    let sold = client.call("sell", &sell(2));
     assert_eq!(shop.count("sell"), saw + 1, "the tool goes on: {sold}");
     assert!(!is_error(&sold), "{sold}");
     // And an admin who withdraws it is not kept waiting either.
     shop.run_ok(&["fact", "delete", "McpTool", "shop/sell", "--server", gate.url()]);
-    let refused = client.call("sell", &sell(1));
+    let refused = client.call("sell", &sell(3));
     assert!(is_error(&refused), "{refused}");
     assert_eq!(shop.count("sell"), saw + 1, "the server never saw it");
     client.end();
@@ -375,7 +375,7 @@ fn whoever_starts_is_told_of_calls_in_doubt_and_how_to_end_them() {
     assert_eq!(meta(&lost)["verdict"], "in_doubt", "{lost}");
     let effect = meta(&lost)["effect"].as_str().unwrap().to_owned();
     shop.mood("");
-    let refused = client.call("sell", &sell(1));
+    let refused = client.call("sell", &sell(2));
     assert_eq!(meta(&refused)["code"], "turn_held", "{refused}");
     let said = text(&refused);
     assert!(said.contains(&format!("countersign effect resolve {effect} settled|failed --reason TEXT")), "{said}");

@@ -1,5 +1,6 @@
 //! Several things at once: readings of two servers, readings that are made beside each other, calls that say what they change.
 
+use super::shop::Shop;
 use super::yard::Yards;
 use super::{is_error, meta, text};
 use crate::mcp::client::Stdio;
@@ -225,4 +226,101 @@ fn what_is_signed_of_a_reading_does_not_say_what_was_read_where() {
             assert!(!leaf.contains(secret), "{secret} is signed in the clear: {leaf}");
         }
     }
+}
+
+#[test]
+fn what_is_read_once_more_beside_a_change_counts_as_it_reads_then() {
+    let shop = Shop::new();
+    let mut client = shop.client();
+    client.call("get_stock", &json!({"item": "tea"}));
+    client.call("get_report", &json!({"lines": 3}));
+    shop.mood("busy");
+    let refused = client.call("sell", &json!({"item": "tea", "count": 5}));
+    assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (0, 2), "the server never saw it");
+}
+
+/// Tools of two servers may have the same name.
+#[test]
+fn a_tool_that_a_pact_names_alone_is_one_of_the_server_that_is_called() {
+    let shop = Shop::of_two_names();
+    shop.publish(
+        r#"
+pact = "selling"
+version = 1
+
+[facts.Shelf]
+attributes = { open = "Bool" }
+
+[action.sell]
+resource = 'Shelf::"{item}"'
+allow = 'true'
+guard = "as-read"
+rests_on = ["get_stock"]
+must_read = ["get_stock"]
+call = { mcp = "shop", tool = "sell", arguments = { item = "context.item", count = "context.count" } }
+
+[action.sell.params]
+type = "object"
+additionalProperties = false
+required = ["item", "count"]
+properties.item = { type = "string", maxLength = 64 }
+properties.count = { type = "integer" }
+
+[[action.sell.require]]
+id = "some"
+that = 'context.count >= 1'
+"#,
+    );
+    shop.run_ok(&["fact", "put", "Shelf", "tea", r#"{"open":true}"#, "--data", "data"]);
+    let mut client = shop.client();
+    client.call("other__get_stock", &json!({"item": "tea"}));
+    shop.set("tea", 2);
+    let refused = client.call("shop__sell", &json!({"item": "tea", "count": 1}));
+    assert_eq!(meta(&refused)["code"], "reading_required", "{refused}");
+    assert_eq!(shop.count("sell"), 0, "the server never saw it");
+    client.call("shop__get_stock", &json!({"item": "tea"}));
+    assert!(!is_error(&client.call("shop__sell", &json!({"item": "tea", "count": 1}))));
+}
+
+/// Who publishes pacts does not say which tools only read: an admin does.
+#[test]
+fn no_fact_is_read_by_a_tool_that_was_approved_as_one_that_writes() {
+    let shop = Shop::new();
+    shop.publish(
+        r#"
+pact = "selling"
+version = 1
+
+[facts.Stock]
+attributes = { left = "Long" }
+source = { mcp = "shop", tool = "sell", arguments = { item = "{id}", count = 1 }, at = "/structuredContent" }
+
+[observe.Stock]
+who = 'true'
+attributes = "*"
+
+[facts.Note]
+attributes = { of = "String" }
+
+[action.note]
+resource = 'Note::"{item}"'
+allow = 'true'
+set = { of = '"nothing"' }
+
+[action.note.params]
+type = "object"
+additionalProperties = false
+required = ["item"]
+properties.item = { type = "string", maxLength = 64 }
+
+[[action.note.require]]
+id = "some"
+that = 'context.item != "everything"'
+"#,
+    );
+    let gate = shop.serve();
+    let answer = shop.post(&gate, "/v1/observe", &json!({"facts": ["Stock::\"tea\""]}));
+    assert!(answer.to_string().contains("shop/sell is approved as a tool that may change something"), "{answer}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (0, 10), "the server never saw it");
 }

@@ -98,7 +98,12 @@ impl Shop {
 
     /// A gate that runs.
     pub fn serve(&self) -> Http {
-        Http::start(self.sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]))
+        self.serve_at("data", "127.0.0.1:0")
+    }
+
+    /// A gate that runs on this folder, at this address.
+    pub fn serve_at(&self, data: &str, address: &str) -> Http {
+        Http::start(self.sandbox.command(&["serve", "--data", data, "--listen", address]))
     }
 
     /// A person approves what waits.
@@ -424,6 +429,15 @@ fn wait_while(folder: &Path, held: &str) {
     }
 }
 
+/// In the mood "busy" the report fails once, and someone else leaves two of everything as soon as report and stock were asked for.
+fn has_been_asked(folder: &Path, mood: &str, name: &str) {
+    if mood == "busy" || mood.ends_with(name) {
+        return std::fs::write(folder.join("mood"), format!("busy {name}")).unwrap();
+    }
+    replace(&folder.join("stock.json"), r#"{"salt":2,"tea":2}"#);
+    std::fs::write(folder.join("mood"), "").unwrap();
+}
+
 fn note(folder: &Path, seen: &str) {
     let mut book = std::fs::OpenOptions::new().append(true).open(folder.join("book")).unwrap();
     writeln!(book, "{seen}").unwrap();
@@ -450,6 +464,14 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
         _ if mood == format!("promise {name}") => json!({"task": {"taskId": "t-1", "status": "working"}}),
         _ if mood == format!("ask on {name}") => json!({"resultType": "input_required", "inputRequests": {}}),
         _ if mood == "refuse all" => json!({"content": [{"type": "text", "text": "not today"}], "isError": true}),
+        "get_report" if mood.starts_with("busy") => {
+            has_been_asked(folder, &mood, name);
+            json!({"content": [{"type": "text", "text": "busy, try again"}], "isError": true})
+        }
+        "get_stock" if mood.starts_with("busy") => {
+            has_been_asked(folder, &mood, name);
+            structured(json!({"item": item, "stock": stock[item]}))
+        }
         "get_stock" => match stock.get(item) {
             Some(count) => structured(json!({"item": item, "stock": count})),
             None => json!({"content": [{"type": "text", "text": "no such item"}], "isError": true}),

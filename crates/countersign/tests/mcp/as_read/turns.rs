@@ -153,3 +153,29 @@ fn a_verdict_names_the_tools_whose_answers_were_not_compared() {
     client.end();
     assert!(shop.run_ok(&["audit", "--data", "data"]).contains("same"), "an audit decides the same");
 }
+
+#[test]
+fn a_call_in_doubt_is_not_made_again_by_the_client_that_made_it() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    client.call("get_stock", &json!({"item": "tea"}));
+    shop.mood("die on sell");
+    let lost = client.call("sell", &json!({"item": "tea", "count": 1}));
+    assert_eq!(meta(&lost)["verdict"], "in_doubt", "{lost}");
+    shop.mood("");
+    for _ in 0..3 {
+        let refused = client.call("sell", &json!({"count": 1, "item": "tea"}));
+        assert_eq!(meta(&refused)["error"]["code"], "in_doubt", "{refused}");
+        assert_eq!(meta(&refused)["retry"]["how"], "never", "{refused}");
+        let effect = meta(&lost)["effect"].as_str().unwrap();
+        assert!(text(&refused).contains(&format!("countersign effect resolve {effect} ")), "{refused}");
+    }
+    assert_eq!(shop.count("sell"), 1, "the server saw the first and no other");
+    let effect = meta(&lost)["effect"].as_str().unwrap().to_owned();
+    shop.run_ok(&["effect", "resolve", &effect, "failed", "--reason", "the books say so", "--server", gate.url()]);
+    client.call("get_stock", &json!({"item": "tea"}));
+    let sold = client.call("sell", &json!({"item": "tea", "count": 1}));
+    assert!(!is_error(&sold), "{sold}");
+    assert_eq!(shop.count("sell"), 2);
+}

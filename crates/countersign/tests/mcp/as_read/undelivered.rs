@@ -203,3 +203,30 @@ fn what_is_read_again_and_reads_the_same_does_not_spoil_a_write_that_waits() {
     assert_eq!((&answer["id"], &meta(&answer["result"])["verdict"]), (&json!(write), &json!("settled")), "{answer}");
     assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 4));
 }
+
+/// Bytes that no one has read yet were sent too: whatever is in front of a write, it was sent without the answer to what is with it.
+#[test]
+fn a_write_that_is_sent_with_a_read_does_not_rest_on_it_however_much_is_between() {
+    let shop = Shop::new();
+    let mut client = shop.client();
+    let asked = |id: u64, method: &str, params: Value| {
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+    };
+    for (round, between) in [0, 50, 400].into_iter().enumerate() {
+        let (before, now) = (50 + i64::try_from(round).unwrap(), 1000);
+        shop.set("tea", before);
+        client.call("get_stock", &json!({"item": "tea"}));
+        shop.set("tea", now);
+        let mut lines = vec![asked(1, "tools/call", json!({"name": "get_stock", "arguments": {"item": "tea"}}))];
+        lines.extend(
+            (0..between).map(|at| asked(10_000 + at, "tools/call", json!({"name": "nothing", "arguments": {}}))),
+        );
+        lines.push(asked(2, "tools/call", json!({"name": "sell", "arguments": {"item": "tea", "count": 1}})));
+        client.send(&lines.join("\n"));
+        let answer = client.answer(2);
+        assert!(is_error(&answer["result"]), "{between}: {answer}");
+        assert_eq!((shop.count("sell"), shop.stock("tea")), (0, now), "the server never saw it");
+    }
+    client.call("get_stock", &json!({"item": "tea"}));
+    assert!(!is_error(&client.call("sell", &json!({"item": "tea", "count": 1}))));
+}
