@@ -3,11 +3,11 @@
 //! Nothing here decides or is recorded. Reword freely.
 
 mod delegation;
+mod misfit;
 
 use super::{
     About, ChangedReading, ClaimLoss, Condition, Drift, EffectProblem, FailedPrecondition, FailedRead, IdProblem,
-    LastChange, Misfit, NotGroupable, ReadingRef, Reason, RuleFailure, Since, SpellingProblem, Unusable,
-    UnusableReading, Why,
+    LastChange, NotGroupable, ReadingRef, Reason, RuleFailure, Since, SpellingProblem, Unusable, UnusableReading, Why,
 };
 use crate::expression::EvalError;
 use crate::ids::FactId;
@@ -15,15 +15,10 @@ use crate::limits::{
     CALL_TEXT_BYTES_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, FACT_BYTES_MAX, ID_BYTES_MAX, READINGS_MAX, REVIEWS_MAX,
     REVIEWS_PER_AGENT_MAX,
 };
-use crate::screen::visible::one_line;
 use crate::session::HeldTurn;
 use crate::utc::{Span, Utc};
 use crate::value::Value;
 use std::fmt;
-
-/// How many of the names that a caller made up are repeated, and how much of each.
-const NAMES_MAX: usize = 8;
-const NAME_BYTES_MAX: usize = 80;
 
 const NOT_ACTIVE_HINT: &str = "ask the operator named in the message";
 const SHOW_AGAIN: &str = "nothing was done; show the review again and decide on that";
@@ -338,42 +333,6 @@ fn after_comma(since: Option<&Since>) -> String {
 impl fmt::Display for Since {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "since entry {} at {}, by {}", self.entry, Utc(self.at), self.by)
-    }
-}
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing { name } => write!(f, "\"{name}\" is required and missing"),
-            Self::NotParameters { names } => {
-                // They are the caller's words, and stand as such.
-                let quoted = |name: &String| serde_json::Value::from(one_line(name, NAME_BYTES_MAX)).to_string();
-                let shown: Vec<String> = names.iter().take(NAMES_MAX).map(quoted).collect();
-                write!(f, "not a parameter of this action: {}", shown.join(", "))?;
-                match names.len().saturating_sub(NAMES_MAX) {
-                    0 => Ok(()),
-                    more => write!(f, " and {more} more"),
-                }
-            }
-            Self::NotAnObject => f.write_str("the parameters are not an object"),
-            Self::Type => f.write_str("it has the wrong type; the pact says which"),
-            Self::Digits { limit } => write!(f, "it must have at most {limit} digits behind its point"),
-            Self::Number => {
-                f.write_str("it must be a whole number between -(2^53-1) and 2^53-1; write money in minor units")
-            }
-            Self::AtLeast { limit } => write!(f, "it must be at least {limit}"),
-            Self::AtMost { limit } => write!(f, "it must be at most {limit}"),
-            Self::MoreThan { limit } => write!(f, "it must be more than {limit}"),
-            Self::LessThan { limit } => write!(f, "it must be less than {limit}"),
-            Self::MinLength { limit } => write!(f, "it must have at least {limit} characters"),
-            Self::MaxLength { limit } => write!(f, "it must have at most {limit} characters"),
-            Self::MinItems { limit } => write!(f, "it must have at least {limit} items"),
-            Self::MaxItems { limit } => write!(f, "it must have at most {limit} items"),
-            Self::Pattern { pattern } => write!(f, "it must match {pattern}"),
-            Self::Options { options } => write!(f, "it must be one of {options}"),
-            Self::Constant { value } => write!(f, "it must be {value}"),
-            Self::Keyword { keyword } => write!(f, "it does not satisfy `{keyword}` of the pact"),
-        }
     }
 }
 

@@ -6,9 +6,11 @@
 //! can refuse a write once more than necessary, and never lets one pass.
 
 pub mod arrivals;
+mod doubts;
 mod on_its_way;
 mod sessions;
 
+pub use self::doubts::Doubt;
 pub use self::sessions::Sessions;
 
 use self::arrivals::{Arrivals, Input};
@@ -33,8 +35,6 @@ pub struct TooLong;
 const READ_MAX: usize = 1024;
 /// The most warnings that are remembered as given; when there are more, all are forgotten, and given again.
 const WARNED_MAX: usize = 4096;
-/// The most calls in doubt that are remembered.
-const DOUBTS_MAX: usize = 64;
 /// The most outcomes that reached no one and are still to be told.
 const UNTOLD_MAX: usize = 16;
 /// The longest of them.
@@ -84,15 +84,6 @@ pub struct Marks {
 
 /// What a client is warned of: by which tool and with which arguments it was read, and since when it reads differently.
 pub type Warned = (String, String, u64);
-
-/// A call of which no one knows whether it was done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doubt {
-    /// Its effect.
-    pub effect: u64,
-    /// The idempotency key that it was asked for under.
-    pub key: String,
-}
 
 /// A session that single requests name.
 #[derive(Debug, Clone)]
@@ -276,23 +267,6 @@ impl Marks {
         self.keeps(&unsure);
         self.cut_off.extend(unsure.into_iter().map(|name| (name, None)));
         self.open.extend(open);
-    }
-
-    /// It is not known whether this call was done.
-    pub fn doubts(&mut self, call: String, doubt: Doubt) {
-        if self.doubts.len() < DOUBTS_MAX {
-            self.doubts.insert(call, doubt);
-        }
-    }
-
-    /// The same call that is in doubt, as far as is known here.
-    pub fn doubt_of(&self, call: &str) -> Option<Doubt> {
-        self.doubts.get(call).cloned()
-    }
-
-    /// By now it is known whether this call was done.
-    pub fn is_sure(&mut self, call: &str) {
-        self.doubts.remove(call);
     }
 
     /// The session was opened in this log.
