@@ -83,6 +83,18 @@ impl<'a> Supposed<'a> {
         };
         Self { state, said }
     }
+
+    /// The same with what the budget held in front of a group, if that came to more because its own actions charge it too.
+    pub(super) fn before(&self, made: Option<&Reason>) -> Option<Self> {
+        let (said, held) = self.said?;
+        match made {
+            Some(Reason::BudgetExceeded { budget, used, .. }) if budget == said && *used > held => {
+                let charged = used.saturating_sub(held);
+                Some(Self { said: Some((said, held.saturating_sub(charged))), ..*self })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Snapshot for Supposed<'_> {
