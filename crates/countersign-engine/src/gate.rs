@@ -31,7 +31,7 @@ pub use open::{Environment, OpenError, OpenReport, Options, Parts};
 pub use read::{ExternalFacts, HistoryError, NotObservable, NotRead, Observe, PastVersion, ShownFact, WhyUnread};
 pub use reviews::{RestedOn, ShownReview};
 pub use rotate::RotateLogKeyError;
-pub use session_uses::SESSIONS_PER_AGENT_MAX;
+pub use session_uses::{IDLE_SESSION_MS, IDLE_SESSIONS_MAX, SESSIONS_PER_AGENT_MAX};
 pub use sessions::{EndedCall, NotReadIn, Outdated, ReadIn, Told};
 pub use windows::{Window, Windows};
 
