@@ -374,8 +374,8 @@ pub enum Refusal {
     TooManyKeys(AgentId, u32),
     /// The agent opens sessions, or goes on in them, and does not use them.
     #[error(
-        "{0} has opened, or gone on in, {IDLE_SESSIONS_MAX} sessions and used none of them; one more is possible every {}",
-        Span(IDLE_SESSION_MS)
+        "{0} has opened, or gone on in, {IDLE_SESSIONS_MAX} sessions and used none of them; one more is possible every {every}",
+        every = Span(IDLE_SESSION_MS)
     )]
     IdleSessions(AgentId),
     /// It is not known whether the action was decided before.
