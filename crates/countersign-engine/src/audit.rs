@@ -216,8 +216,13 @@ impl Auditor {
         }
         self.lost.ended(&entry.event, entry.time_ms);
         self.erasable.note(&entry.event);
+        let feeder_gone = match &entry.event {
+            Event::Feed { held: Some(held), .. } => Some(*held).filter(|held| !self.fold.state.held.contains_key(held)),
+            _ => None,
+        };
         self.fold.apply(&recorded.read)?;
         self.taint.applied(entry, &self.fold.state);
+        feeder_gone.into_iter().for_each(|held| self.taint.released(entry, held));
         self.once.applied(entry);
         Ok(())
     }
@@ -291,7 +296,7 @@ impl Auditor {
                 let begun = self.lost.under_way(rests_on).map(|since| (since, Unknown::Beginning));
                 begun.or_else(|| self.unsure.get(effect).copied())
             }
-            RestsOn::Fences | RestsOn::ClaimsOf(_) => Some((self.lost.under_way(rests_on)?, Unknown::Fences)),
+            RestsOn::Fences | RestsOn::Claimed(_) => Some((self.lost.under_way(rests_on)?, Unknown::Fences)),
             _ => Some((self.lost.under_way(rests_on)?, Unknown::Beginning)),
         }
     }

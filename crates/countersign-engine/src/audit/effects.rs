@@ -126,8 +126,8 @@ pub(super) fn claimed_again(entry: &Entry, state: &State) -> Result<Event, Fault
 /// refuses one is never erased.
 fn claim_fault(refused: &ClaimRefusal) -> Fault {
     let rests_on = match refused {
-        ClaimRefusal::Held { entry, holder, .. } => RestsOn::ClaimsOf(Some((ClaimId(*entry), holder.clone()))),
-        ClaimRefusal::TooMany => RestsOn::ClaimsOf(None),
+        ClaimRefusal::Held { entry, .. } => RestsOn::Claimed(Some(ClaimId(*entry))),
+        ClaimRefusal::TooMany => RestsOn::Claimed(None),
         ClaimRefusal::NotAllowed { fact, .. } | ClaimRefusal::TooLong { fact, .. } => RestsOn::Fact(fact.clone()),
         _ => RestsOn::Nothing,
     };

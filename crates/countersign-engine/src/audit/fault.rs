@@ -1,7 +1,7 @@
 //! Why an entry cannot be derived again, and what might explain that.
 
 use countersign_core::fence::ClaimId;
-use countersign_core::ids::{AgentId, FactId};
+use countersign_core::ids::FactId;
 use countersign_core::record::Event;
 
 /// Why an entry cannot be derived again.
@@ -26,8 +26,8 @@ pub(super) enum RestsOn {
     Effect(u64),
     /// The entry of a claim.
     Claim(u64),
-    /// Who holds which facts: whether the claim that is in the way, with its holder, or any of too many, still holds what it did.
-    ClaimsOf(Option<(ClaimId, AgentId)>),
+    /// Whether the claim that is in the way, or one of too many, still holds what it did.
+    Claimed(Option<ClaimId>),
     /// The entry in which a feed was held.
     Held(u64),
     /// The entry that opened a session.

@@ -93,7 +93,7 @@ impl Lost {
             RestsOn::Claim(claim) => self.claims.get_key_value(claim).map(|(entry, _)| *entry),
             RestsOn::Effect(effect) => self.effects.get(effect).copied(),
             RestsOn::Session(session) => self.sessions.get(session).copied(),
-            RestsOn::ClaimsOf(holder) => self.took_from(holder.as_ref().map(|(claim, by)| (claim.0, by))),
+            RestsOn::Claimed(claim) => self.took_from(*claim),
             // Which is released first also rests on which facts were fenced.
             RestsOn::Held(held) => self.held.get(held).or_else(|| self.effects.values().next()).copied(),
             RestsOn::Fences => self.effects.values().chain(self.held.values()).next().copied(),
@@ -101,17 +101,17 @@ impl Lost {
         }
     }
 
-    /// The erased claim that may have taken facts from a claim that is known, or from any.
-    fn took_from(&self, claim: Option<(u64, &AgentId)>) -> Option<u64> {
-        let mut later = self.took.range(claim.map_or(0, |(claim, _)| claim.saturating_add(1))..);
-        later.find(|(_, took)| claim.is_none_or(|(_, holder)| took.by != *holder)).map(|(entry, _)| *entry)
+    /// The erased claim that may have taken facts from a claim that is known, or from any: a later one does, also of the same agent.
+    fn took_from(&self, claim: Option<ClaimId>) -> Option<u64> {
+        let later = claim.map_or(0, |claim| claim.0.saturating_add(1));
+        self.took.range(later..).next().map(|(entry, _)| *entry)
     }
 
-    /// The erased claim that explains until when another may last, if that is not what it would be without: of the same agent, its end goes
-    /// on; of another, it may have taken the fact, and with it the end that would have gone on.
+    /// The erased claim that explains until when another may last, if that is not what it would be without: one of the same agent, whose end
+    /// goes on, or one that took the fact, and with it the end that would have gone on.
     pub(super) fn carried(&self, by: &AgentId, said_until_ms: u64, made_until_ms: u64) -> Option<u64> {
         if said_until_ms > made_until_ms {
-            return self.took.iter().find(|(_, took)| took.by != *by).map(|(entry, _)| *entry);
+            return self.took_from(None);
         }
         let is_own = |entry: &u64| self.took.get(entry).is_some_and(|took| took.by == *by);
         let own = self.claims.iter().find(|(entry, until_ms)| is_own(entry) && said_until_ms <= **until_ms);
@@ -140,8 +140,7 @@ impl Lost {
             (Some(Reason::ClaimLost { claim, .. }), _) | (_, Some(Reason::FactClaimed { claim, .. })) => claim,
             _ => return None,
         };
-        let (ClaimId(entry), held) = fences.claims().find(|(id, _)| id == lost)?;
-        self.took_from(Some((entry, &held.by)))
+        fences.claims().find(|(id, _)| id == lost).and_then(|(id, _)| self.took_from(Some(id)))
     }
 
     /// Why the erased entries of something must not be erased at this time: it had not ended.
