@@ -107,8 +107,8 @@ impl Lost {
         self.took.range(later..).next().map(|(entry, _)| *entry)
     }
 
-    /// The erased claim that explains until when another may last, if that is not what it would be without: one of the same agent, whose end
-    /// goes on, or one that took the fact, and with it the end that would have gone on.
+    /// The erased claim that explains until when another may last, if that is not what it would be without: one of the same agent, whose
+    /// end goes on, or one that took the fact, and with it the end that would have gone on.
     pub(super) fn carried(&self, by: &AgentId, said_until_ms: u64, made_until_ms: u64) -> Option<u64> {
         if said_until_ms > made_until_ms {
             return self.took_from(None);

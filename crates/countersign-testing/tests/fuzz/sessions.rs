@@ -1,5 +1,5 @@
-//! Sessions, claims and groups at random, and what of them an operator may erase: an audit never says of an honest log that it differs, and finds every lie
-//! about what is there.
+//! Sessions, claims and groups at random, and what of them an operator may erase: an audit never says of an honest log that it differs,
+//! and finds every lie about what is there.
 
 mod history;
 
