@@ -388,12 +388,11 @@ impl Auditor {
         let since =
             self.charged.to(&said.pact.as_ref()?.name, &self.fold.state).filter(|_| decisions.iter().any(is_over))?;
         let state = &self.fold.state;
-        let supposed = Supposed::new(state, said.reason());
-        let mut event = decided_again(entry, state, &supposed).ok()?;
-        // What a group says that a budget held, its own actions may have charged in part.
-        if let Some(before) = supposed.before(event.decision().and_then(Decision::reason)) {
-            event = decided_again(entry, state, &before).ok()?;
-        }
+        let supposed = match &entry.event {
+            Event::Group(group) => Supposed::of_group(state, group, entry.time_ms),
+            _ => Supposed::new(state, said.reason()),
+        };
+        let event = decided_again(entry, state, &supposed).ok()?;
         let mut supposed = Entry { event, ..entry.clone() };
         again::give_tags(supposed.event.writes_mut(), entry.event.writes());
         self.taint.number(&mut supposed, state).ok()?;
