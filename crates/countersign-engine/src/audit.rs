@@ -26,6 +26,7 @@ use budgets::{Charged, Supposed};
 use countersign_core::code::Code;
 use countersign_core::decision::Decision;
 use countersign_core::ids::PactName;
+use countersign_core::limits::CLAIM_MS_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::record::{Encoder, Entry, Event, Kind, Leaf, LeafVerdict, PactsAhead};
 use countersign_ledger::checkpoint::LogKey;
@@ -35,9 +36,10 @@ use fault::{Fault, RestsOn};
 use lost::Lost;
 use once::Once;
 use parking_lot::RwLock;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use taint::Taint;
 
 /// What an audit found.
@@ -93,7 +95,7 @@ pub fn audit(log: &dyn Walk, key: &LogKey, progress: &mut dyn FnMut(u64)) -> Res
     let audited = AtomicU64::new(0);
     let end = walk_entries(log, key, &audited, progress, |recorded| {
         auditor.entry(&recorded)?;
-        audited.store(auditor.fold.position, Ordering::Relaxed);
+        audited.store(auditor.fold.position, Relaxed);
         Ok(())
     })?;
     Ok(auditor.finish(end))
@@ -134,11 +136,11 @@ fn walk_entries(
     let end = ahead(read, take, |visit| {
         log.walk(walk_options(key), Frontier::new(), &mut |placed| {
             visit(placed)?;
-            progress(done.load(Ordering::Relaxed));
+            progress(done.load(Relaxed));
             Ok(())
         })
     })?;
-    progress(done.load(Ordering::Relaxed));
+    progress(done.load(Relaxed));
     Ok(end)
 }
 
@@ -214,8 +216,13 @@ impl Auditor {
         }
         self.lost.ended(&entry.event, entry.time_ms);
         self.erasable.note(&entry.event);
+        let feeder_gone = match &entry.event {
+            Event::Feed { held: Some(held), .. } => Some(*held).filter(|held| !self.fold.state.held.contains_key(held)),
+            _ => None,
+        };
         self.fold.apply(&recorded.read)?;
         self.taint.applied(entry, &self.fold.state);
+        feeder_gone.into_iter().for_each(|held| self.taint.released(entry, held));
         self.once.applied(entry);
         Ok(())
     }
@@ -246,6 +253,10 @@ impl Auditor {
                 }
                 Some(what) => (what, self.excuse(recorded, &again)),
             },
+            Err(Fault { what, rests_on: RestsOn::Decision(event) }) => {
+                let again = Entry { event: *event, ..entry.clone() };
+                (what, self.excuse(recorded, &again))
+            }
             Err(Fault { what, rests_on }) => {
                 let excuse = self.excuse_fault(entry, &rests_on);
                 (what, excuse)
@@ -285,7 +296,7 @@ impl Auditor {
                 let begun = self.lost.under_way(rests_on).map(|since| (since, Unknown::Beginning));
                 begun.or_else(|| self.unsure.get(effect).copied())
             }
-            RestsOn::Fences => Some((self.lost.under_way(rests_on)?, Unknown::Fences)),
+            RestsOn::Fences | RestsOn::Claimed(_) => Some((self.lost.under_way(rests_on)?, Unknown::Fences)),
             _ => Some((self.lost.under_way(rests_on)?, Unknown::Beginning)),
         }
     }
@@ -302,23 +313,28 @@ impl Auditor {
             let since = since.or_else(|| self.taint.excuse_writes(&again.event, &self.fold.state));
             return Some((since?, Unknown::Value));
         }
+        if let Event::Claim { .. } = &entry.event {
+            return Some((self.excuse_claim(recorded, again)?, Unknown::Fences));
+        }
         let decisions = [entry.event.decision()?, again.event.decision()?];
         // Who may do what, under which pact, and what is halted is never erased: a reason of these is right or wrong. Where both have the
         // same, the decision is right, and only the versions that it read may be gone: a group reads facts before it says that one of
         // its actions cannot be part of any.
         let [said, made] = decisions.map(|decision| (&decision.verdict, &decision.shadowed));
         let is_known = |decision: &Decision| decision.reason().is_some_and(|reason| is_always_known(reason.code()));
-        // A group that now stops at an earlier action never comes to the one that it is said to have stopped at.
-        let stops_earlier = match (&entry.event, &again.event) {
-            (Event::Group(said), Event::Group(made)) => made.failed < said.failed,
-            _ => false,
+        // A group that now stops at an earlier action never comes to the one that it is said to have stopped at, and one that goes on past
+        // that comes to others, which it never came to.
+        let stops = match (&entry.event, &again.event) {
+            (Event::Group(said), Event::Group(made)) => made.failed.cmp(&said.failed),
+            _ => Ordering::Equal,
         };
         let [said_known, made_known] = decisions.map(is_known);
-        if said != made && (made_known || said_known && !stops_earlier) {
+        if said != made && (made_known && stops != Ordering::Greater || said_known && stops != Ordering::Less) {
             return None;
         }
-        let of_fence = decisions.iter().filter_map(|decision| decision.reason());
-        let fenced = of_fence.filter_map(|reason| self.lost.named_by(reason)).next();
+        let [said_why, made_why] = decisions.map(Decision::reason);
+        let fenced = [said_why, made_why].into_iter().flatten().filter_map(|reason| self.lost.named_by(reason)).next();
+        let fenced = fenced.or_else(|| self.lost.taken(said_why, made_why, &self.fold.state.fences));
         let tainted = self.taint.excuse(&entry.event, &again.event, &self.fold.state);
         let fenced = fenced.map(|since| (since, Unknown::Fences));
         let of_session = || Some((self.excuse_session(&entry.event)?, Unknown::Value));
@@ -338,6 +354,32 @@ impl Auditor {
         }
     }
 
+    /// A claim that would last for another time, if what may last instead follows from a claim that is erased. All else in it is right.
+    fn excuse_claim(&mut self, recorded: &Recorded, again: &Entry) -> Option<u64> {
+        let entry = &recorded.read.entry;
+        let (
+            Event::Claim { expires_at_ms: said_expires, until_ms: said_until, .. },
+            Event::Claim { expires_at_ms: made_expires, until_ms: made_until, .. },
+        ) = (&entry.event, &again.event)
+        else {
+            return None;
+        };
+        // How long was asked for is cut at the end, whichever that is.
+        let is_cut = made_expires == made_until;
+        let asked = if is_cut {
+            *said_expires >= *made_expires.min(said_until)
+        } else {
+            said_expires == made_expires.min(said_until)
+        };
+        let is_ordered = said_expires <= said_until && *said_until <= entry.time_ms.saturating_add(CLAIM_MS_MAX);
+        let since = self.lost.carried(&entry.by, *said_until, *made_until).filter(|_| asked && is_ordered)?;
+        let mut supposed = again.clone();
+        if let Event::Claim { expires_at_ms, until_ms, .. } = &mut supposed.event {
+            (*expires_at_ms, *until_ms) = (*said_expires, *said_until);
+        }
+        self.differs_from(recorded, &supposed).is_none().then_some(since)
+    }
+
     /// An entry that came out differently over a budget, as it would not have if the budget had held what the entry says.
     fn excuse_charge(&mut self, recorded: &Recorded, decisions: [&Decision; 2]) -> Option<(u64, Unknown)> {
         let entry = &recorded.read.entry;
@@ -346,7 +388,11 @@ impl Auditor {
         let since =
             self.charged.to(&said.pact.as_ref()?.name, &self.fold.state).filter(|_| decisions.iter().any(is_over))?;
         let state = &self.fold.state;
-        let event = decided_again(entry, state, &Supposed::new(state, said.reason())).ok()?;
+        let supposed = match &entry.event {
+            Event::Group(group) => Supposed::of_group(state, group, entry.time_ms),
+            _ => Supposed::new(state, said.reason()),
+        };
+        let event = decided_again(entry, state, &supposed).ok()?;
         let mut supposed = Entry { event, ..entry.clone() };
         again::give_tags(supposed.event.writes_mut(), entry.event.writes());
         self.taint.number(&mut supposed, state).ok()?;

@@ -31,7 +31,7 @@ pub use open::{Environment, OpenError, OpenReport, Options, Parts};
 pub use read::{ExternalFacts, HistoryError, NotObservable, NotRead, Observe, PastVersion, ShownFact, WhyUnread};
 pub use reviews::{RestedOn, ShownReview};
 pub use rotate::RotateLogKeyError;
-pub use session_uses::SESSIONS_PER_AGENT_MAX;
+pub use session_uses::{IDLE_SESSION_MS, IDLE_SESSIONS_MAX, SESSIONS_PER_AGENT_MAX};
 pub use sessions::{EndedCall, NotReadIn, Outdated, ReadIn, Told};
 pub use windows::{Window, Windows};
 
@@ -50,7 +50,7 @@ use crate::storage::Log;
 use crate::storage::disk::Disk;
 use crate::stream::Stream;
 use crate::token::Sealer;
-use crate::view::{Synced, View};
+use crate::view::{Pinned, Synced, View};
 use countersign_core::denial::DenialCode;
 use countersign_core::ids::AgentId;
 use countersign_core::state::State;
@@ -89,6 +89,8 @@ pub(crate) struct Shared {
     view: Arc<RwLock<View>>,
     /// The one state, which the sequencer is ahead with.
     live: Arc<RwLock<State>>,
+    /// Which facts a snapshot needs as they were.
+    pinned: Arc<Pinned>,
     log: Arc<dyn Log>,
     /// The gate's own files.
     disk: Arc<dyn Disk>,

@@ -1,6 +1,7 @@
 //! What can be asked of the sequencer, and what it answers.
 
 use crate::commit::{BatchProof, GROUP_BYTES_MAX};
+use crate::gate::{IDLE_SESSION_MS, IDLE_SESSIONS_MAX};
 use crate::idempotency::Known;
 use crate::log_key::NextKey;
 use countersign_core::action::Action;
@@ -18,6 +19,7 @@ use countersign_core::record::{Entry, Judged};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
 use countersign_core::session::{Reading, Reread, SessionId, SessionName, SessionRefusal};
 use countersign_core::state::PublishError;
+use countersign_core::utc::Span;
 use countersign_core::value::Attributes;
 use std::sync::Arc;
 
@@ -370,6 +372,12 @@ pub enum Refusal {
     /// The agent has as many idempotency keys as are kept for one.
     #[error("{0} has used {1} idempotency keys within two days, which is as many as are kept for one agent")]
     TooManyKeys(AgentId, u32),
+    /// The agent opens sessions, or goes on in them, and does not use them.
+    #[error(
+        "{0} has opened, or gone on in, {IDLE_SESSIONS_MAX} sessions and used none of them; one more is possible every {every}",
+        every = Span(IDLE_SESSION_MS)
+    )]
+    IdleSessions(AgentId),
     /// It is not known whether the action was decided before.
     #[error("the idempotency keys cannot be looked up now: {0}")]
     KeysUnread(String),

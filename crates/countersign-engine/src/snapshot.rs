@@ -1,13 +1,15 @@
 //! What a snapshot holds: facts, budgets, pacts, halts and the names of the runs of idempotency keys, one canonical record a line; and the
 //! entries of what waits or is under way, which are applied again.
 //!
-//! It is taken while the gate goes on, piece by piece, so facts may be newer than the position it is named for. That is
-//! sound because applying an entry twice changes nothing: the tail is replayed over it from that position. No lock that the
-//! commit loop needs is held for longer than it takes to copy a few thousand pointers.
+//! It is taken while the gate goes on, piece by piece. All that an entry is applied on is as of the position that it is named for: the tail
+//! is replayed over it from there, and must find what it found the first time. Only what budgets hold may be newer, and applying a charge
+//! twice changes nothing. No lock that the commit loop needs is held for longer than it takes to copy a few thousand pointers.
 
+mod facts;
 mod open_work;
 mod proved;
 
+use self::facts::FactsAsOf;
 use self::open_work::OpenWork;
 use self::proved::Proved;
 use crate::fold::Fold;
@@ -15,7 +17,7 @@ use crate::idempotency::{Count, Kept, Keys, NamedRun};
 use crate::log_key::LogKeys;
 use crate::storage::snapshot::{Snapshot, SnapshotWriter};
 use crate::storage::{Log, StorageError};
-use crate::view::Synced;
+use crate::view::{Pinned, Synced};
 use countersign_core::canonical::Canonical;
 use countersign_core::decision::BudgetKey;
 use countersign_core::fact::{Fact, Written};
@@ -23,7 +25,7 @@ use countersign_core::hex;
 use countersign_core::ids::{ActionName, AgentId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
-use countersign_core::state::{BudgetUse, EntrySet, Parts, SHARDS, State};
+use countersign_core::state::{BudgetUse, EntrySet, Parts, State};
 use countersign_core::value::Attributes;
 use ed25519_dalek::SigningKey;
 use serde::Deserialize;
@@ -37,18 +39,31 @@ const CHUNK: usize = 256 * 1024;
 /// Budgets that are copied under one lock.
 const BUDGETS_AT_ONCE: usize = 4096;
 
-/// Takes a snapshot of what readers see. Gives its position.
-pub fn take<'a>(
-    log: &dyn Log,
-    origin: &str,
-    log_keys: &LogKeys,
-    view: &dyn Fn() -> Synced<'a>,
-    keys: &Keys,
-) -> Result<u64, StorageError> {
+/// Where a snapshot takes what it holds.
+pub struct Source<'a> {
+    /// The log, where it is kept too.
+    pub log: &'a dyn Log,
+    /// The log's origin.
+    pub origin: &'a str,
+    /// The keys that sign it.
+    pub log_keys: &'a LogKeys,
+    /// What readers see.
+    pub view: &'a dyn Fn() -> Synced<'a>,
+    /// Where it says which facts are still needed as they were.
+    pub pinned: &'a Pinned,
+    /// The idempotency keys.
+    pub keys: &'a Keys,
+}
+
+/// Takes a snapshot of what readers see. Gives its position. Between its pieces no lock is held but `between` is called.
+pub fn take(from: &Source<'_>, between: &mut dyn FnMut()) -> Result<u64, StorageError> {
+    let Source { log, origin, log_keys, view, pinned, keys } = *from;
     // No key of an entry after the position may be in a run that it names: that entry may be lost in a crash.
     let held = keys.hold();
-    let (position, time_ms, floor, erased, tree, pacts, open_work, key) = {
+    let (position, time_ms, floor, erased, tree, pacts, open_work, key, pin) = {
         let view = view();
+        // While the view is held: nothing from its position on was released yet.
+        let pin = pinned.at(view.position);
         let Parts {
             version_floor,
             pacts,
@@ -77,7 +92,7 @@ pub fn take<'a>(
         };
         let pacts: Vec<_> = pacts.values().cloned().collect();
         let (erased, tree, key) = (erased.clone(), view.tree.clone(), log_keys.private());
-        (view.position, view.time_ms, version_floor, erased, tree, pacts, open_work, key)
+        (view.position, view.time_ms, version_floor, erased, tree, pacts, open_work, key, pin)
     };
     let naming = keys.name(&held, position)?;
     drop(held);
@@ -88,6 +103,8 @@ pub fn take<'a>(
         out.open('{');
         out.key("erased");
         write_ranges(out, &erased);
+        out.key("facts_as_of");
+        out.u64(position);
         out.key("floor");
         out.u64(floor);
         out.key("time");
@@ -100,16 +117,18 @@ pub fn take<'a>(
     }
     open_work.write(&mut lines, &mut Proved::new(log, &tree))?;
     lines.section("facts")?;
-    for shard in 0..SHARDS {
-        // Only pointers are copied under the lock.
-        let facts: Vec<Arc<Fact>> = view().shard(shard).cloned().collect();
-        for fact in facts {
+    let mut facts = FactsAsOf::new(pin, position);
+    while let Some(shard) = facts.next_shard(view()) {
+        for fact in shard {
             lines.push(|out| write_fact(out, &fact))?;
         }
+        between();
     }
+    drop(facts);
     lines.section("budgets")?;
     let mut after = None;
     loop {
+        between();
         let budgets = some_budgets(&view().rest, after.as_ref());
         for (budget, held) in &budgets {
             lines.push(|out| write_budget(out, budget, held))?;
@@ -139,7 +158,8 @@ pub fn take<'a>(
     Ok(position)
 }
 
-/// The budgets after one, a few thousand at most: they are copied under the lock. Later ones may be of later entries, as facts may.
+/// The budgets after one, a few thousand at most: they are copied under the lock. Later ones may be of later entries: no entry is applied
+/// on them, and each says which entry charged it last.
 fn some_budgets(state: &State, after: Option<&BudgetKey>) -> Vec<(BudgetKey, BudgetUse)> {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let budgets = state.budgets.range::<BudgetKey, _>((from, Bound::Unbounded));
@@ -315,6 +335,8 @@ fn write_run(out: &mut Canonical, run: &NamedRun) {
 struct Head {
     /// The entries whose payloads an erasure names, as ranges. A snapshot that does not say is not used.
     erased: Vec<(u64, u64)>,
+    /// The position that all facts are as of, which is the snapshot's. One that does not say may hold later ones, and is not used.
+    facts_as_of: u64,
     floor: u64,
     time: u64,
 }
@@ -356,7 +378,10 @@ fn restore_line((fold, kept): (&mut Fold, &mut Kept), section: &str, line: &[u8]
     let json = |error: serde_json::Error| bad(error.to_string());
     match section {
         "head" => {
-            let Head { erased, floor, time } = serde_json::from_slice(line).map_err(json)?;
+            let Head { erased, facts_as_of, floor, time } = serde_json::from_slice(line).map_err(json)?;
+            if facts_as_of != fold.position {
+                return Err(bad(format!("its facts are as of {facts_as_of}, not {}", fold.position)));
+            }
             erased.into_iter().for_each(|(first, end)| fold.state.erased.insert_range(first, end));
             (fold.time_ms, fold.state.version_floor) = (time, floor);
         }

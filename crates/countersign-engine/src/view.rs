@@ -6,7 +6,8 @@
 mod live;
 mod questions;
 
-pub use live::Live;
+pub(crate) use live::Pin;
+pub use live::{Live, Pinned};
 pub use questions::Counts;
 
 use countersign_core::decide::Snapshot;
@@ -18,7 +19,7 @@ use countersign_core::ids::{AgentId, FactId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::review::Reviews;
-use countersign_core::state::{ReadState, State};
+use countersign_core::state::{FactMap, ReadState, State};
 use countersign_ledger::tree::TileTree;
 use parking_lot::{RwLock, RwLockReadGuard};
 use std::cell::OnceCell;
@@ -68,6 +69,12 @@ impl<'a> Synced<'a> {
     /// The facts of one shard of the table.
     pub(crate) fn shard(&self, shard: usize) -> impl Iterator<Item = &Arc<Fact>> {
         self.live().facts.shard_as_of(shard, self.view.position)
+    }
+
+    /// The table of facts as it is now, ahead of what is synced: for those who put it back to an earlier position themselves.
+    pub(crate) fn facts_ahead(&self) -> (&FactMap, u64) {
+        let live = self.live();
+        (&live.facts, live.next_entry)
     }
 
     /// A copy of the whole state, for what compares it: the simulator, the bench and tests.

@@ -10,6 +10,7 @@ const ANY: &[ErrorCode] = &[CrossOrigin, WrongHost, RateLimited, InternalError];
 /// Operations that ask who calls, with a signature over the whole request.
 const SIGNED: &[ErrorCode] = &[
     BadRequest,
+    InvalidPath,
     InvalidUtf8,
     SignatureMissing,
     SignatureMalformed,

@@ -190,6 +190,18 @@ impl FactMap {
         now.chain(self.gone_since(position).filter(is_here))
     }
 
+    /// The facts of one shard, as they are now.
+    pub fn shard(&self, shard: usize) -> impl Iterator<Item = &Arc<Fact>> {
+        self.shards.get(shard).into_iter().flatten()
+    }
+
+    /// What entries replaced from a position on, oldest first: the shard, the fact, and what it was before; `None` where there was none.
+    /// Nothing from there on may have been released.
+    pub fn replaced_since(&self, position: u64) -> impl Iterator<Item = (usize, &FactId, Option<&Arc<Fact>>)> {
+        let replaced = self.replaced.iter().flat_map(move |replaced| replaced.all_since(position));
+        replaced.map(|(id, before)| (Self::shard_of(self.hasher.hash_one(id)), id, before))
+    }
+
     /// The facts as of a position that are not in the table any more.
     fn gone_since(&self, position: u64) -> impl Iterator<Item = &Arc<Fact>> {
         let gone = self.replaced.iter().flat_map(move |replaced| replaced.gone_since(position));

@@ -6,13 +6,13 @@ use super::sessions;
 use crate::delegation::reduce_for;
 use crate::identity::meaning;
 use countersign_core::action::{Action, ActionRequest};
-use countersign_core::decide::{Approval, GroupBlocked, Snapshot, approve, decide, decide_group};
-use countersign_core::decision::Write;
+use countersign_core::decide::{Approval, GroupBlocked, Grouping, Snapshot, approve, decide, decide_group};
+use countersign_core::decision::{Decision, ReadVersion, Write};
 use countersign_core::denial::check_denials;
 use countersign_core::fact::version_in_tag;
 use countersign_core::identity::{Role, authorise, first_operator, role_to_feed};
 use countersign_core::limits::{BATCH_ACTIONS_MAX, GROUP_ACTIONS_MAX};
-use countersign_core::record::{Approved, Context, Decided, Entry, Event, Grouped, LeafIdentity};
+use countersign_core::record::{Approved, Context, Decided, Entry, Event, Grouped};
 use countersign_core::state::State;
 use countersign_core::value::Value;
 use std::sync::Arc;
@@ -225,11 +225,28 @@ fn grouped_again(entry: &Entry, recorded: &Grouped, snapshot: &dyn Snapshot) -> 
         return Ok(Grouped { actions: recorded.actions.clone(), failed, decision });
     }
     let what = "every action of the group would have committed, and it was rejected".to_owned();
-    // A fact that is erased since may have been why: which ones the action reads is decided again, and not taken from the entry.
-    let failed = recorded.actions.get(recorded.failed).map(|action| decide(action, snapshot, entry.time_ms));
-    let mut reads = failed.into_iter().flat_map(|decision| decision.reads);
-    let fact = reads.find(|read| LeafIdentity::of_type(read.fact.ty()).is_none());
-    Err(Fault::on(fact.map_or(RestsOn::Nothing, |read| RestsOn::Fact(read.fact)))(what))
+    // What is erased since may have been why: what they read is decided again, and not taken from the entry.
+    let (actions, failed) = (recorded.actions.clone(), recorded.failed);
+    let Some(decision) = committed(&actions, failed, snapshot, entry.time_ms) else { return Err(what.into()) };
+    let again = Event::Group(Box::new(Grouped { actions, failed, decision }));
+    Err(Fault::on(RestsOn::Decision(Box::new(again)))(what))
+}
+
+/// What is decided on the action at a place of a group that would commit, on everything that the group has read until then.
+fn committed(actions: &[Action], at: usize, snapshot: &dyn Snapshot, now_ms: u64) -> Option<Decision> {
+    let mut group = Grouping::new(snapshot, snapshot.next_entry(), now_ms);
+    let mut reads: Vec<ReadVersion> = Vec::new();
+    for (place, action) in actions.iter().enumerate() {
+        let decision = group.decide(action).ok()?;
+        let is_new = |read: &&ReadVersion| reads.iter().all(|known| known.fact != read.fact);
+        let new: Vec<ReadVersion> = decision.reads.iter().filter(is_new).cloned().collect();
+        reads.extend(new);
+        if place == at {
+            return Some(Decision { reads, ..decision });
+        }
+        group.assume(action, &decision);
+    }
+    None
 }
 
 /// Whether the version in front of a feed is the one that its signed request asked for with `If-Match`.

@@ -3,7 +3,7 @@
 //! An entry is excused only if it comes out byte for byte as it is recorded once the budget holds what the entry says it held, or, where
 //! it says nothing of that, nothing. And only until the windows that the erased entry may have charged are over.
 
-use countersign_core::decide::Snapshot;
+use countersign_core::decide::{Grouping, Snapshot};
 use countersign_core::decision::BudgetKey;
 use countersign_core::fact::Fact;
 use countersign_core::fence::Fences;
@@ -11,7 +11,7 @@ use countersign_core::halt::Halts;
 use countersign_core::ids::{AgentId, FactId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::reason::Reason;
-use countersign_core::record::{Leaf, LeafVerdict};
+use countersign_core::record::{Grouped, Leaf, LeafVerdict};
 use countersign_core::review::Reviews;
 use countersign_core::state::State;
 use smol_str::SmolStr;
@@ -82,6 +82,27 @@ impl<'a> Supposed<'a> {
             _ => None,
         };
         Self { state, said }
+    }
+
+    /// The same for a group that was rejected: its own actions may have charged a part of what it says that the budget held.
+    pub(super) fn of_group(state: &'a State, recorded: &'a Grouped, now_ms: u64) -> Self {
+        let reason = recorded.decision.reason();
+        let supposed = Self::new(state, reason);
+        let (Some((named, used)), Some(Reason::BudgetExceeded { agent, .. })) = (supposed.said, reason) else {
+            return supposed;
+        };
+        let is_it =
+            |key: &BudgetKey| key.id == *named && agent.as_ref().is_none_or(|agent| key.agent.as_ref() == Some(agent));
+        let mut charged = 0i64;
+        let empty = Self::new(state, None);
+        let mut group = Grouping::new(&empty, empty.next_entry(), now_ms);
+        for action in recorded.actions.iter().take(recorded.failed) {
+            let Ok(decision) = group.decide(action) else { break };
+            let own = decision.charges.iter().filter(|charge| is_it(&charge.budget));
+            charged = own.fold(charged, |sum, charge| sum.saturating_add(charge.amount));
+            group.assume(action, &decision);
+        }
+        Self { state, said: Some((named, used.saturating_sub(charged))) }
     }
 }
 

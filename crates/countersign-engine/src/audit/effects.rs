@@ -5,7 +5,7 @@ use crate::identity::meaning::claimed_for_ms;
 use crate::sequence::beside_all;
 use countersign_core::decide::{self, Snapshot};
 use countersign_core::effect::Phase;
-use countersign_core::fence::{ClaimRefusal, Granted, check_holder, extend_claim, grant_claim, own_claim};
+use countersign_core::fence::{ClaimId, ClaimRefusal, Granted, check_holder, extend_claim, grant_claim, own_claim};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::record::{Dispatch, Entry, Event, Judged, Settle};
@@ -122,9 +122,12 @@ pub(super) fn claimed_again(entry: &Entry, state: &State) -> Result<Event, Fault
     }
 }
 
-/// Whether a claim may be announced can rest on the fact that it names; everything else that refuses one is never erased.
+/// Whether a claim may be announced can rest on the fact that it names, and on claims that took facts from others; everything else that
+/// refuses one is never erased.
 fn claim_fault(refused: &ClaimRefusal) -> Fault {
     let rests_on = match refused {
+        ClaimRefusal::Held { entry, .. } => RestsOn::Claimed(Some(ClaimId(*entry))),
+        ClaimRefusal::TooMany => RestsOn::Claimed(None),
         ClaimRefusal::NotAllowed { fact, .. } | ClaimRefusal::TooLong { fact, .. } => RestsOn::Fact(fact.clone()),
         _ => RestsOn::Nothing,
     };

@@ -1,6 +1,8 @@
 //! Why an entry cannot be derived again, and what might explain that.
 
+use countersign_core::fence::ClaimId;
 use countersign_core::ids::FactId;
+use countersign_core::record::Event;
 
 /// Why an entry cannot be derived again.
 #[derive(Debug)]
@@ -12,7 +14,7 @@ pub(super) struct Fault {
 }
 
 /// What an entry rests on that an erasure can have taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum RestsOn {
     /// Nothing: who may do what, what was asked for, pacts and halts are never erased.
     Nothing,
@@ -24,12 +26,16 @@ pub(super) enum RestsOn {
     Effect(u64),
     /// The entry of a claim.
     Claim(u64),
+    /// Whether the claim that is in the way, or one of too many, still holds what it did.
+    Claimed(Option<ClaimId>),
     /// The entry in which a feed was held.
     Held(u64),
     /// The entry that opened a session.
     Session(u64),
     /// Which facts were fenced.
     Fences,
+    /// What was decided again, which is no entry that a gate makes.
+    Decision(Box<Event>),
 }
 
 impl Fault {

@@ -103,6 +103,15 @@ impl Taint {
         }
     }
 
+    /// A feed was written that was held in an entry that is erased: who fed it, and when, is not known.
+    pub(super) fn released(&mut self, entry: &Entry, held: u64) {
+        for tag in entry.event.writes().iter().filter_map(|write| write.tag) {
+            let since = self.dates.get(&tag).map_or(held, |undated| undated.since);
+            self.dates.insert(tag, Undated { since, known_from: entry.index });
+            self.confirmed.entry(tag).or_insert(held);
+        }
+    }
+
     /// Nothing of a forgotten fact comes back, so nothing rests on what is not known of it.
     fn forget(&mut self, Forgotten { tag, .. }: &Forgotten) {
         self.values.remove(tag);

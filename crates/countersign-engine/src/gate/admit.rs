@@ -127,6 +127,7 @@ impl Gate {
         }
         if let Some(session) = action.session {
             self.shared.session_uses.used(&action.agent, session.id, now_ms);
+            self.shared.session_uses.served(&action.agent, session.id);
         }
         Ok(action)
     }

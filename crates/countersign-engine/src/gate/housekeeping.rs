@@ -103,9 +103,22 @@ impl Shared {
 
     /// Takes a snapshot of what is durable. Gives its position.
     pub(crate) fn take_snapshot(&self) -> Result<u64, StorageError> {
+        self.take_snapshot_between(&mut || ())
+    }
+
+    /// The same, with something else done between its pieces.
+    pub(crate) fn take_snapshot_between(&self, between: &mut dyn FnMut()) -> Result<u64, StorageError> {
         // One at a time: an erasure must know that no older snapshot is still on its way to disk.
         let _one = self.snapshotting.lock();
-        snapshot::take(&*self.log, &self.options.origin, &self.log_keys, &|| self.view(), &self.keys)
+        let from = snapshot::Source {
+            log: &*self.log,
+            origin: &self.options.origin,
+            log_keys: &self.log_keys,
+            view: &|| self.view(),
+            pinned: &self.pinned,
+            keys: &self.keys,
+        };
+        snapshot::take(&from, between)
     }
 }
 

@@ -205,6 +205,12 @@ impl Parts {
         self.shared.take_snapshot()
     }
 
+    /// Takes a snapshot, while the caller does something else between its pieces: what entries then do must not get into it.
+    pub fn snapshot_between(&self) -> impl FnOnce(&mut dyn FnMut()) -> Result<u64, StorageError> + use<> {
+        let shared = Arc::clone(&self.shared);
+        move |between| shared.take_snapshot_between(between)
+    }
+
     /// Opens a data folder, or makes a new log in it.
     pub fn open(environment: Environment, options: Options) -> Result<Self, OpenError> {
         let folder = Folder::lock(Arc::clone(&environment.disk))?;
@@ -282,7 +288,7 @@ impl Parts {
         let ledger_clock = ledger_clock.following_the_wall(options.without == Some(crate::sabotage::Control::Clock));
         let ledger_clock = Arc::new(Mutex::new(ledger_clock));
         let live = Live::new(state, position);
-        let (shared_state, synced) = (live.shared(), live.synced());
+        let (shared_state, synced, pinned) = (live.shared(), live.synced(), live.pinned());
         let sequencer = Sequencer::new(live, Arc::clone(&keys), Arc::clone(&ledger_clock), random());
         let mut sequencer = sequencer.with_keys_per_agent(options.keys_per_agent);
         #[cfg(feature = "sabotage")]
@@ -311,6 +317,7 @@ impl Parts {
         let shared = Arc::new(Shared {
             view,
             live: shared_state,
+            pinned,
             log: opened.log,
             disk,
             log_keys,

@@ -6,6 +6,7 @@ use crate::request::{Answer, Refusal, Request};
 use countersign_core::call::{EffectId, ExternalHow, ExternalRead, FoundCode};
 use countersign_core::canonical::Canonical;
 use countersign_core::decide::{external_read, target};
+use countersign_core::denial::DenialCode;
 use countersign_core::difference::Change;
 use countersign_core::effect::Effect;
 use countersign_core::fence::check_reader;
@@ -77,7 +78,7 @@ impl Gate {
     /// # Errors
     /// If the agent may not act, or the gate takes nothing.
     pub fn open_session(&self, agent: AgentId, auth: Auth) -> Result<SessionName, Refusal> {
-        match self.call(Request::OpenSession { agent: agent.clone(), auth })? {
+        match self.begin_session(&agent, Request::OpenSession { agent: agent.clone(), auth })? {
             Answer::Entered(entered) => {
                 let (session, now_ms) = (SessionId(entered.entry.index), entered.entry.time_ms);
                 self.shared.session_uses.opened(&agent, session, now_ms);
@@ -86,6 +87,16 @@ impl Gate {
             }
             _ => Err(Refusal::unanswered()),
         }
+    }
+
+    /// Enters that a session is opened, or gone on in, unless its agent did that too often of late and used none of them.
+    fn begin_session(&self, agent: &AgentId, request: Request) -> Result<Answer, Refusal> {
+        let (uses, now_ms) = (&self.shared.session_uses, self.now_ms());
+        if !uses.begin(agent, now_ms) {
+            self.deny(agent, DenialCode::RateLimited, "/v1/sessions");
+            return Err(Refusal::IdleSessions(agent.clone()));
+        }
+        self.call(request).inspect_err(|_| uses.give_back(agent, now_ms))
     }
 
     /// Closes sessions of an agent that are too many, or have not been used for long. One whose calls are under way stays.
@@ -109,10 +120,11 @@ impl Gate {
     /// # Errors
     /// If there is no such session, it belongs to another, or the agent may not act.
     pub fn follow_session(&self, session: SessionId, agent: AgentId, auth: Auth) -> Result<SessionName, Refusal> {
-        self.shared.session_uses.used(&agent, session, self.now_ms());
-        let Answer::Entered(entered) = self.call(Request::FollowSession { session, agent, auth })? else {
+        let request = Request::FollowSession { session, agent: agent.clone(), auth };
+        let Answer::Entered(entered) = self.begin_session(&agent, request)? else {
             return Err(Refusal::unanswered());
         };
+        self.shared.session_uses.opened(&agent, session, entered.entry.time_ms);
         let write = entered.entry.event.writes().first();
         let written =
             write.map(|write| written(write, (entered.entry.index, entered.entry.time_ms), &entered.entry.by));
@@ -262,8 +274,11 @@ impl Gate {
         let (digest, content) = (Digest::of(compared.as_bytes()), Some(compared.into()));
         let reading = Reading { place, at_ms, digest, projection: projection.clone(), content, changes: Vec::new() };
         self.latest_readings().note(&reading, None);
-        match self.call(Request::Read { session, agent, auth, reading: Box::new(reading) })? {
-            Answer::Entered(entered) => Ok((entered.entry.index, held(&entered.entry, None).is_some())),
+        match self.call(Request::Read { session, agent: agent.clone(), auth, reading: Box::new(reading) })? {
+            Answer::Entered(entered) => {
+                self.shared.session_uses.served(&agent, session.id);
+                Ok((entered.entry.index, held(&entered.entry, None).is_some()))
+            }
             _ => Err(Refusal::unanswered()),
         }
     }

@@ -1,5 +1,5 @@
-//! Sessions at random, and what of them an operator may erase: an audit never says of an honest log that it differs, and finds every lie
-//! about what is there.
+//! Sessions, claims and groups at random, and what of them an operator may erase: an audit never says of an honest log that it differs,
+//! and finds every lie about what is there.
 
 mod history;
 
@@ -141,7 +141,7 @@ fn no_lawful_erasure_makes_an_audit_of_an_honest_log_differ_nor_hides_a_lie_abou
             break;
         }
         let mut fuzz = Fuzz::new(seed);
-        (0..160).for_each(|_| fuzz.step());
+        (0..240).for_each(|_| fuzz.step());
         let session = another_session(&mut fuzz);
         let (disk, report, done) = fuzz.audited();
         done.into_iter().for_each(|(what, often)| *did.entry(what).or_default() += often);
@@ -165,6 +165,15 @@ fn no_lawful_erasure_makes_an_audit_of_an_honest_log_differ_nor_hides_a_lie_abou
         "not sent: reading_changed",
         "not sent: reading_unread",
         "not sent: session_not_open",
+        "claimed",
+        "extended",
+        "withdrawn",
+        "one: claim_lost",
+        "one: fact_claimed",
+        "group: committed",
+        "group: fact_claimed",
+        "group: budget_exceeded",
+        "group: precondition_failed",
     ] {
         assert!(did.contains_key(what), "{what} is never done: {did:?}");
     }

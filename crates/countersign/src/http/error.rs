@@ -12,7 +12,9 @@ use countersign_core::ids::IdError;
 use countersign_core::review::{Ended, ReviewRefusal};
 use countersign_core::session::SessionRefusal;
 use countersign_core::state::PublishError;
-use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError, NotObservable, NotRead, WhyUnread};
+use countersign_engine::gate::{
+    AdmitError, EraseError, HistoryError, IDLE_SESSION_MS, LogError, NotObservable, NotRead, WhyUnread,
+};
 use countersign_engine::identity::AuthError;
 use countersign_engine::request::Refusal;
 use countersign_signature::SignatureError;
@@ -148,6 +150,10 @@ impl From<Refusal> for HttpError {
             }
             Refusal::GroupTooLarge(_) => (Code::BodyTooLarge, "nothing was decided; send a smaller group"),
             Refusal::TooManyKeys(..) => (Code::TooManyKeys, TOO_MANY_KEYS_HINT),
+            Refusal::IdleSessions(_) => (
+                Code::RateLimited,
+                "wait as long as `Retry-After` says, and use the sessions that are open: one serves for all that an agent reads and does",
+            ),
             Refusal::KeysUnread(_) => {
                 (Code::NotReady, "nothing was decided; retry in a second with the same idempotency key")
             }
@@ -185,7 +191,11 @@ impl From<Refusal> for HttpError {
             Refusal::KeyReused(entry) | Refusal::GroupRepeats { entry, .. } => Some(*entry),
             _ => None,
         };
-        Self { entry, ..Self::new(code, refusal.to_string(), hint) }
+        let error = Self { entry, ..Self::new(code, refusal.to_string(), hint) };
+        match refusal {
+            Refusal::IdleSessions(_) => error.retry_after_ms(IDLE_SESSION_MS),
+            _ => error,
+        }
     }
 }
 

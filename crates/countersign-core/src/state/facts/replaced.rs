@@ -5,7 +5,8 @@ use crate::ids::FactId;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-/// What was replaced since the last release. Short: it holds what is decided and not synced, some hundreds of facts.
+/// What was replaced since the last release. Short: it holds what is decided and not synced, some hundreds of facts, and what a snapshot
+/// that is being taken has not seen yet.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Replaced {
     /// The entry that replaces now.
@@ -82,8 +83,12 @@ impl Replaced {
     /// The facts that were touched from a position on, each once, with what there was as of that position.
     pub(super) fn touched_since(&self, position: u64) -> impl Iterator<Item = (&FactId, Option<&Arc<Fact>>)> {
         let mut seen = HashSet::new();
-        let firsts = self.since(position).filter(move |record| seen.insert(record.before.id()));
-        firsts.map(|record| (record.before.id(), record.before.version()))
+        self.all_since(position).filter(move |(id, _)| seen.insert(*id))
+    }
+
+    /// The facts that entries replaced from a position on, oldest first, each with what it was before that entry.
+    pub(super) fn all_since(&self, position: u64) -> impl Iterator<Item = (&FactId, Option<&Arc<Fact>>)> {
+        self.since(position).map(|record| (record.before.id(), record.before.version()))
     }
 
     pub(super) fn release(&mut self, position: u64) {

@@ -1,4 +1,6 @@
-//! Sessions at random: opened, read in, gone on in, written in, closed, erased, with restarts between.
+//! Sessions at random: opened, read in, gone on in, written in, closed, erased, with restarts between; and claims and groups beside them.
+
+mod claims;
 
 use crate::tamper::folders::{ORIGIN, public};
 use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome};
@@ -136,13 +138,16 @@ impl Fuzz {
             did: BTreeMap::new(),
         };
         fuzz.open();
-        let pact = Arc::new(load(PACT).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
-        fuzz.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
+        for text in [PACT, claims::PACT] {
+            let pact = Arc::new(load(text).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
+            fuzz.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
+        }
         for name in AGENTS {
             let value = r#"{"roles":[],"standing":"active","org":"a","trust":1}"#;
             fuzz.call(feed(&format!("Agent::\"{name}\""), value)).unwrap();
         }
         fuzz.call(feed("Till::\"1\"", r#"{"open":true}"#)).unwrap();
+        fuzz.furnish_bank();
         fuzz
     }
 
@@ -197,6 +202,13 @@ impl Fuzz {
 
     pub(super) fn step(&mut self) {
         self.clock.pass(self.stock[0] % 40 + 1);
+        if self.is_one_in(3) {
+            return match self.random.below(8) {
+                0..3 => self.claim(),
+                3..7 => self.act_many(),
+                _ => self.feed_account(),
+            };
+        }
         let session = self.one_of(&self.sessions.clone());
         let what = self.random.below(100);
         match (what, session) {

@@ -18,7 +18,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use countersign_api::routes::{self as table, Callers, Named, Operation, Route};
+use countersign_api::routes::{self as table, Callers, Named, Operation, Place, Route};
 use countersign_api::{ErrorCode, LOG_HEADER};
 use countersign_core::body::RawBody;
 use countersign_core::denial::DenialCode;
@@ -83,6 +83,10 @@ pub async fn identify(
         request.extensions_mut().insert(app.bodies.clone());
         named(route, request).map(Passed::from)
     };
+    let let_through = let_through.and_then(|passed| match route {
+        Some(route) => check_query(route, passed.request.uri().query()).map(|()| passed),
+        None => Ok(passed),
+    });
     match let_through {
         Ok(Passed { request, left, held }) => {
             let mut response = next.run(request).await;
@@ -147,6 +151,27 @@ fn named(route: Option<&Route>, mut request: Request) -> Result<Request, HttpErr
     };
     request.extensions_mut().insert(Caller { name, auth: Auth::None, kind: None });
     Ok(request)
+}
+
+/// Refuses what the query says and the operation does not know: whoever writes `?dry_run=true` must not have it done. Programs that ask
+/// whether the gate is up add what they like.
+fn check_query(route: &Route, query: Option<&str>) -> Result<(), HttpError> {
+    if matches!(route.callers, Callers::Anyone | Callers::Metrics) {
+        return Ok(());
+    }
+    let known: Vec<&str> =
+        route.params().iter().filter(|param| param.place == Place::Query).map(|param| param.name).collect();
+    let given = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+    let unknown =
+        given.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name)).find(|name| !known.contains(name));
+    match unknown {
+        None => Ok(()),
+        Some(name) => Err(HttpError::new(
+            ErrorCode::InvalidPath,
+            format!("this operation has no parameter `{}` in its query", name.chars().take(80).collect::<String>()),
+            "compare the query with /openapi.json, and write names plainly; what is not there may belong into the body",
+        )),
+    }
 }
 
 /// In an identified gate: who signed, if that is enough for what is asked.

@@ -3,7 +3,10 @@
 
 use super::signed::*;
 use super::*;
+use countersign_core::record::Kind;
+use countersign_engine::gate::{IDLE_SESSION_MS, IDLE_SESSIONS_MAX};
 use countersign_signature::{Headers, sign};
+use std::time::Instant;
 
 const BODY_PATH: &str = "/v1/actions";
 
@@ -191,4 +194,53 @@ fn a_revoked_agent_is_refused_at_the_door_and_shown_nothing() {
     assert_error(&acting, 403, "agent_not_active");
     let observing = post(&server, AGENT, "/v1/observe", "{\"facts\":[\"Account::\\\"42\\\"\"]}");
     assert_error(&observing, 403, "agent_not_active");
+}
+
+#[test]
+fn attack_an_agent_opens_sessions_without_end_and_uses_none() {
+    let server = identified();
+    let (began, first) = (Instant::now(), server.gate.view().position);
+    let mut session = json!(null);
+    let mut opened = 0;
+    for number in 0..3 * IDLE_SESSIONS_MAX {
+        // Going on in one is an entry just as well.
+        let body = if number % 2 == 0 || session.is_null() { json!({}) } else { json!({"follows": session}) };
+        let reply = post(&server, AGENT, "/v1/sessions", &body.to_string());
+        if reply.status == 200 {
+            opened += 1;
+            session = reply.json()["session"].clone();
+            continue;
+        }
+        assert_error(&reply, 429, "rate_limited");
+        assert_eq!(reply.header("retry-after"), Some("10"));
+    }
+    let more = u64::try_from(began.elapsed().as_millis()).unwrap() / IDLE_SESSION_MS + 1;
+    assert!(opened >= IDLE_SESSIONS_MAX, "{opened}");
+    assert!(opened <= IDLE_SESSIONS_MAX + more, "{opened}");
+    let kind = |index: u64| server.gate.read_log(index).unwrap().decode().unwrap().event.kind();
+    let entered = (first..server.gate.view().position).map(kind).filter(|kind| *kind == Kind::Session).count();
+    assert_eq!(entered as u64, opened);
+    // Another agent opens its own.
+    let other =
+        json!({"value": {"key": name(21).as_str(), "roles": [], "standing": "active", "org": "acme", "trust": 1}});
+    assert_eq!(put(&server, ADMIN, "/v1/facts/Agent/other-1", &other).status, 200);
+    assert_eq!(post(&server, 21, "/v1/sessions", "{}").status, 200);
+}
+
+#[test]
+fn what_a_query_says_and_the_operation_does_not_know_is_not_passed_over() {
+    let server = identified();
+    let before = server.gate.view().position;
+    let erase = json!({"entries": [before - 1], "reason": "asked"}).to_string();
+    for target in ["/v1/ledger/erasures?dry_run=true", "/v1/ledger/erasures?dry%5Frun=true", "/v1/ledger/erasures?&x"] {
+        let reply = send(&server, ADMIN, "POST", target, &[JSON], &erase);
+        assert_error(&reply, 400, "invalid_path");
+        assert_eq!(server.gate.view().position, before, "{target} did something");
+    }
+    let body = refund("queried", 1, &[]);
+    assert_error(&post(&server, AGENT, "/v1/actions?wait_ms=0&dry_run=true", &body), 400, "invalid_path");
+    assert_eq!(post(&server, AGENT, "/v1/actions?wait_ms=0", &body).json()["verdict"], "committed");
+    // Those who ask whether it is up may say what they like.
+    assert_eq!(server.get("/healthz?verbose=1").status, 200);
+    assert_error(&furnished().get("/v1/ledger/entries?begin=3"), 400, "invalid_path");
 }
