@@ -237,13 +237,13 @@ fn gate(args: &ServeArgs, upstreams: &[(String, Place)], config: &Config) -> Res
         Some(data) => {
             let mut config = config.clone();
             config.mcp.upstreams = upstreams.iter().cloned().collect();
-            connection.signed(Client::embedded_whole(data, &config)?, &config)?
+            connection.signed(Client::embedded_with_socket(data, &config)?, &config)?
         }
         None => connection.client(config)?,
     };
     check_identity(&client, &mut agent, connection.key_file(config), &own_key)?;
     check_set_up(&client, upstreams);
-    let operator = OperatorCommands::at(connection.data.as_deref());
+    let operator = OperatorCommands::at(connection.data.as_ref().map(|data| Client::option_for(data, config)));
     warn_of_doubts(&client, &operator);
     let key = connection.key_file(config).map(crate::key_file::read).transpose()?;
     // Told apart by where they are: a session of one gate is none of another's.

@@ -4,7 +4,7 @@
 use super::advice::Advice;
 use super::direct::not_listed;
 use super::message::{Message, Raw, raw, sent};
-use super::operator::{OperatorCommands, RESOLVES};
+use super::operator::OperatorCommands;
 use super::shell::word;
 use super::tool::Tool;
 use crate::commands::{is_refused, is_refused_as, is_unknown};
@@ -169,7 +169,7 @@ impl Refusal {
             // Asking again finds nothing out: a probe does, or a person.
             VerdictKind::InDoubt => {
                 let person = verdict.effect.as_ref().map_or_else(String::new, |effect| {
-                    format!(" An operator finds out and says so: countersign effect resolve {effect} {RESOLVES}")
+                    format!(" An operator finds out and says so: {}", countersign_core::reason::resolving(effect))
                 });
                 format!(
                     "No one knows whether it was done: {message}. Do not make the call again; once a probe or a person has found out, \

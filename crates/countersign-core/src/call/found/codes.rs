@@ -158,7 +158,7 @@ codes! {
     ToolUnapproved = "tool_unapproved": "the tool {about} is not approved; an operator reads it and runs: countersign mcp approve {about}",
     ToolChanged = "tool_changed": "the definition of the tool {about} has changed since it was approved; an operator reads it and runs: \
         countersign mcp approve {about}",
-    ToolNotRead = "tool_not_read": "{about} is not approved as a tool that the gate reads; countersign mcp approve {about} --guard as-read",
+    ToolNotRead = "tool_not_read": "{about} is not approved, or no longer, as a tool that the gate reads",
     OnlyTools = "only_tools": "agents may use the tools of {about} and nothing else",
     ToolsUnlisted = "tools_unlisted": "it did not list its tools",
     ToolListInvalid = "tool_list_invalid": "its list of tools is not as the protocol says",

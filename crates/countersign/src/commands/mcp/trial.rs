@@ -156,7 +156,7 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     }
     approve_server_as(&client, OPERATOR, &name)?;
     watch(&client, OPERATOR, &name, args.shadow)?;
-    let operator = OperatorCommands::in_trial(&data);
+    let operator = OperatorCommands::in_trial(Client::option_for(&data, &config));
     warn_of_doubts(&client, &operator);
     if !serves || (listen.is_some() && std::io::stdout().is_terminal()) {
         describe(args, (&name, &data), &guarded, &tools)?;

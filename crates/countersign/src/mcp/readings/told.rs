@@ -2,7 +2,7 @@
 
 use crate::mcp::gated::CONTINUE;
 use crate::mcp::names::Names;
-use crate::mcp::operator::OperatorCommands;
+use crate::mcp::operator::{OperatorCommands, Volatile};
 use crate::mcp::refusal::TEXT_BYTES_MAX;
 use countersign_api::{Change, ChangedReading, Verdict, VerdictKind};
 use countersign_core::call::FoundCode;
@@ -84,13 +84,10 @@ fn written(
     text.push_str("Nothing was sent. ");
     match untold.as_slice() {
         _ if !volatile.is_empty() => {
-            let tools: Vec<String> = volatile.iter().map(|it| names.of(&it.upstream, &it.tool)).collect();
-            let tools = cut(tools.join(", "), at_most(BESIDE_MORE_BYTES_MAX));
-            let _ = write!(
-                text,
-                "In this session no further try helps. Begin a new session (connect to this server anew) and do it there without \
-                 calling {tools}, or ask an operator."
-            );
+            let calls: Vec<String> = volatile.iter().map(|it| named(names, it)).collect();
+            let calls = cut(calls.join(", "), at_most(PART_BYTES_MAX));
+            let _ =
+                write!(text, "Retrying in this session will not help. Reconnect, and do it without calling {calls}.");
         }
         [] => text.push_str("If it is still right, make the same call again."),
         tools => {
@@ -108,9 +105,10 @@ fn written(
         }
     }
     for it in &volatile {
-        let ChangedReading { upstream, tool, volatile, .. } = it;
+        let ChangedReading { upstream, tool, arguments, volatile: paths, .. } = it;
         let name = names.of(upstream, tool);
-        let _ = write!(text, "\n{}", hearer.operator.of_volatile((&name, upstream, tool), volatile));
+        let volatile = Volatile { name: &name, upstream, tool, arguments, paths };
+        let _ = write!(text, "\n{}", hearer.operator.of_volatile(volatile));
     }
     cut(text, at_most(TEXT_BYTES_MAX))
 }
