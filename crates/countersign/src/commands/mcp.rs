@@ -258,10 +258,10 @@ fn gate(args: &ServeArgs, upstreams: &[(String, Place)], config: &Config) -> Res
 
 /// Warns of a server that is given the folder of the gate: its keys are there.
 pub fn warn_of_reach(data: &Path, name: &str, place: &Place) {
-    if let Some(folder) = reach::served(data, place) {
+    if let Some(folder) = reach::served(data, place).or_else(|| reach::named_to_shell(data, place)) {
         note(format_args!(
-            "warning: the server `{name}` is given {}, and can reach {} there, with the gate's keys: whoever calls its tools can take the \
-             gate over. Move one of the two",
+            "warning: the server `{name}` is given {}, and can reach {} there, with the gate's keys: whoever calls its tools \
+             controls the gate. Move one of the two",
             folder.display(),
             data.display()
         ));

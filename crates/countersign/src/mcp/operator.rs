@@ -12,6 +12,8 @@ pub struct OperatorCommands {
     option: Option<String>,
     /// Whether that is a trial.
     is_trial: bool,
+    /// Whether its gate is that of another window, and ends with it.
+    is_beside: bool,
 }
 
 /// A tool that differs by itself.
@@ -30,12 +32,17 @@ pub struct Volatile<'a> {
 impl OperatorCommands {
     /// At a gate; in this process where an option names it.
     pub fn at(option: Option<String>) -> Self {
-        Self { option, is_trial: false }
+        Self { option, ..Self::default() }
     }
 
-    /// In the trial that an option names.
-    pub fn in_trial(option: String) -> Self {
-        Self { option: Some(option), is_trial: true }
+    /// In the trial that an option names, whose gate may be that of another window.
+    pub fn in_trial(option: String, is_beside: bool) -> Self {
+        Self { option: Some(option), is_trial: true, is_beside }
+    }
+
+    /// Whether the gate is that of another window, so that nothing here brings it back.
+    pub fn is_beside(&self) -> bool {
+        self.is_beside
     }
 
     /// Says that a reading differs by itself, and what an operator can do about it. Where all of an answer differs, that is to end the guard
@@ -97,7 +104,8 @@ mod tests {
 
     #[test]
     fn commands_are_those_of_the_place_where_they_are_run() {
-        let (gate, trial) = (OperatorCommands::at(None), OperatorCommands::in_trial("--server 'unix:/a b'".to_owned()));
+        let (gate, trial) =
+            (OperatorCommands::at(None), OperatorCommands::in_trial("--server 'unix:/a b'".to_owned(), false));
         let of = |paths: &'static [String], arguments| Volatile {
             name: "get_clock",
             upstream: "shop",

@@ -143,7 +143,7 @@ impl GateClient {
     /// Whether a server may be used otherwise than by a call of a tool; a resource of a guarded one is read by the gate.
     pub fn used(&self, using: &Using, seen: &Observations) -> Result<Option<Resource>, Refusal> {
         let is_read = using.method == RESOURCE
-            && self.is_server_guarded(&using.upstream).map_err(|error| Refusal::no_gate(&error))?;
+            && self.is_server_guarded(&using.upstream).map_err(|error| self.no_gate(&error))?;
         let Some(delivery) = using.delivery.as_ref().filter(|_| is_read) else {
             using.delivery.iter().for_each(|delivery| delivery.tells_nothing());
             return self.may_use(using).map(|()| None);
@@ -198,11 +198,11 @@ impl GateClient {
         });
         let Value::Object(params) = params else { return Err(Refusal::arguments("expected a JSON object")) };
         let Rested { session, unsure } = self.rested(calling, seen)?;
-        let is_watched = self.is_watched(upstream).map_err(|error| Refusal::no_gate(&error))?;
+        let is_watched = self.is_watched(upstream).map_err(|error| self.no_gate(&error))?;
         let request = ActionRequest {
             pact: PACT_NAME.to_owned(),
             action: if is_watched { "watch" } else { "write" }.to_owned(),
-            idempotency_key: key.map_or_else(random_key, Ok).map_err(|error| Refusal::no_gate(&error))?,
+            idempotency_key: key.map_or_else(random_key, Ok).map_err(|error| self.no_gate(&error))?,
             params,
             observations: Vec::new(),
             delegation: None,
@@ -258,7 +258,7 @@ impl GateClient {
             return Err(Refusal::arguments_too_long(&name, calling.arguments.chars().count()));
         }
         let call = Call::post("/v1/actions").keyed(&request.idempotency_key).agent(&self.agent);
-        let call = call.json(request).map_err(|error| Refusal::no_gate(&error))?;
+        let call = call.json(request).map_err(|error| self.no_gate(&error))?;
         delivery.writes();
         let verdict: Verdict = self.client.call(call).map_err(|error| {
             if is_refused(&error) {

@@ -183,6 +183,12 @@ impl Refusal {
 
     /// With commands that an operator can run as they are.
     pub fn advised(mut self, operator: &OperatorCommands) -> Self {
+        // The gate of this trial was that of another window, and does not come back by itself.
+        if operator.is_beside() && self.code == GATE_UNREACHABLE && self.text.contains("no answer from") {
+            let message = "the window that had this trial open has ended, and the gate with it".to_owned();
+            let hint = "Tell your user to start this agent again: it then opens the gate itself.";
+            return Self::error("gate_ended", message, hint, "never");
+        }
         self.text = operator.completed(&self.text);
         self
     }

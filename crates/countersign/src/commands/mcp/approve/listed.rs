@@ -35,7 +35,9 @@ pub fn read_tools(upstream: &str, place: &Place) -> Result<Vec<Tool>> {
         let tools = match tokio::time::timeout(QUIET_FOR, &mut reading).await {
             Ok(tools) => tools,
             Err(_) => {
-                note(format_args!("waiting for the MCP server `{upstream}`; some are fetched first. It has a minute"));
+                note(format_args!(
+                    "waiting up to a minute for the MCP server `{upstream}` (its package may be downloading)"
+                ));
                 reading.await
             }
         };
@@ -59,14 +61,17 @@ fn not_read(upstream: &str, place: &Place, why: &str) -> Failure {
     let unset = |name: &&str| std::env::var_os(name).is_some() && !program.env.iter().any(|(known, _)| known == name);
     let proxies: Vec<&str> = PROXIES.into_iter().filter(unset).collect();
     let failure = failure.hint(
-        "what it said is above, if anything. It does not get your environment: --env NAME passes on what it needs, or `env` in \
+        "its messages, if any, are above. It does not inherit your environment: --env NAME passes on what it needs, or `env` in \
          countersign.toml",
     );
     match proxies.as_slice() {
         [] => failure,
         proxies => {
             let options: Vec<String> = proxies.iter().map(|name| format!("--env {name}")).collect();
-            failure.hint(format!("here a proxy is set, which it does not know of: {}", options.join(" ")))
+            failure.hint(format!(
+                "a proxy is set here that the server does not see; pass it on with {}",
+                options.join(" ")
+            ))
         }
     }
 }
