@@ -39,7 +39,7 @@ use std::time::Duration;
 /// How long servers may take to end when the gateway does: a little more than each is given.
 const ENDS_WITHIN: Duration = Duration::from_secs(7);
 
-/// Run the gateway in front of MCP servers, approve their tools, and report what was refused
+/// Try and run the gateway in front of MCP servers, approve their tools, and report what was refused
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
     Try(trial::TryArgs),

@@ -87,7 +87,7 @@ pub struct ApproveArgs {
     /// Leave this path out when answers of the tool are compared, such as /updated_at; may be repeated
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     ignore: Vec<String>,
-    /// Compare this path in answers of the tool and nothing else, such as /balance; may be repeated
+    /// Compare this path in answers of the tool and nothing else, such as /balance; may be repeated; '' compares all again
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     only: Vec<String>,
     /// Let calls of these tools rest only on readings whose values their arguments carry, and not on everything that was read
@@ -130,7 +130,9 @@ pub fn check_options(reads: &[String], writes: &[String], ignore: &[String], onl
 /// Shows, and approves.
 pub fn run(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
     checked_ignored(&args.ignore).map_err(|error| Failure::of(Exit::Usage, error))?;
-    checked_paths(&args.only).map_err(|error| Failure::of(Exit::Usage, error))?;
+    if args.only != [""] {
+        checked_paths(&args.only).map_err(|error| Failure::of(Exit::Usage, error))?;
+    }
     check_options(&args.reads, &args.writes, &args.ignore, &args.only)?;
     let upstreams = args.upstreams.chosen(config)?;
     let client = match args.show {

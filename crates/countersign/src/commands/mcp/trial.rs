@@ -159,7 +159,8 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     watch(&client, OPERATOR, &name, args.shadow)?;
     let operator = OperatorCommands::in_trial(Client::option_for(&data, &config), is_beside);
     warn_of_doubts(&client, &operator);
-    if !serves || (listen.is_some() && std::io::stdout().is_terminal()) {
+    let is_described = !serves || (listen.is_some() && std::io::stdout().is_terminal());
+    if is_described {
         describe(args, (&name, &data), &guarded, &tools)?;
     }
     if !serves {
@@ -172,12 +173,14 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     }
     let writes = guarded.iter().filter(|it| !it.reads).count();
     let what = if args.shadow { "only watched, in shadow mode" } else { "guarded" };
-    note(format_args!(
-        "{name}: {} {what}, {} read. The ledger is in {}",
-        count(u64::try_from(writes).unwrap_or_default(), "tool", "tools"),
-        guarded.len() - writes,
-        data.display()
-    ));
+    if !is_described {
+        note(format_args!(
+            "{name}: {} {what}, {} read. The ledger is in {}",
+            count(u64::try_from(writes).unwrap_or_default(), "tool", "tools"),
+            guarded.len() - writes,
+            data.display()
+        ));
+    }
     let unmapped = if args.shadow { Unmapped::Shadow } else { Unmapped::Deny };
     // A trial that was killed is gone on with by the next one in its folder.
     let folder = data.canonicalize().unwrap_or_else(|_| data.clone()).display().to_string();

@@ -7,7 +7,7 @@ use crate::mcp::direct::{Direct, not_listed};
 use crate::mcp::settings::Place;
 use crate::mcp::tool::Tool;
 use crate::mcp::upstream::Alive;
-use crate::terminal::{count, note};
+use crate::terminal::{count, inline, note};
 use anyhow::{Context as _, Result};
 use std::time::Duration;
 
@@ -55,8 +55,13 @@ fn not_read(upstream: &str, place: &Place, why: &str) -> Failure {
     let Place::Command(program) = place else {
         return failure.hint("is it running, and is that its address?");
     };
-    if why.starts_with("cannot start") {
-        return failure.hint("is it installed, and in PATH? Name the program as you would in a terminal");
+    let name = program.words.first().map(String::as_str).unwrap_or_default();
+    if why.contains("could not be started") {
+        let (is_path, name) = (name.contains('/'), inline(name));
+        return failure.hint(match is_path {
+            true => format!("is {name} there, and may it be run?"),
+            false => format!("`{name}` is not on the PATH, or may not be run: install it, or name it by its path"),
+        });
     }
     let unset = |name: &&str| std::env::var_os(name).is_some() && !program.env.iter().any(|(known, _)| known == name);
     let proxies: Vec<&str> = PROXIES.into_iter().filter(unset).collect();

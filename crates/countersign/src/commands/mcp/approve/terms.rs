@@ -97,6 +97,8 @@ impl Terms {
                     propose(name, true);
                     own.to_vec()
                 }
+                // Nothing is named: all of it is compared again.
+                (given, _) if given.iter().all(String::is_empty) => Vec::new(),
                 (given, _) => given.to_vec(),
             }
         };
