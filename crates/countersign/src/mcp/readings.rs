@@ -6,7 +6,7 @@ mod told;
 mod voice;
 
 pub use self::client::{ClientSession, told_session, warnings};
-pub use self::told::{Telling, outcome};
+pub use self::told::{Telling, about_first, outcome};
 pub use self::voice::add_text;
 
 pub(super) use self::told::cut;
@@ -272,7 +272,10 @@ impl GateClient {
         })?;
         // What it rests on is in the ledger: what is read from now on does not count for it. So its outcome is asked for apart.
         delivery.is_noted();
-        let verdict = self.outcome_of(verdict);
+        let mut verdict = self.outcome_of(verdict);
+        if let Some(readings) = &mut verdict.readings {
+            about_first(&mut readings.changed, calling.arguments);
+        }
         let is_gone = verdict.code.as_deref() == Some(Code::SessionNotOpen.as_str());
         if let Some(session) = request.session.as_deref().filter(|_| is_gone && !seen.session.is_stateless()) {
             seen.session.forget(session);

@@ -8,6 +8,7 @@ use countersign_api::{Change, ChangedReading, Verdict, VerdictKind};
 use countersign_core::call::FoundCode;
 use countersign_core::json::parse_answer;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// The most that a refusal says before what has changed, and behind it. Together with what is told of changes, that is no more than a text.
@@ -37,6 +38,28 @@ fn call(names: &Names, changed: &ChangedReading) -> Value {
     let ChangedReading { upstream, tool, arguments, .. } = changed;
     let arguments = parse_answer(arguments).unwrap_or_else(|_| json!({}));
     json!({"upstream": upstream, "tool": names.of(upstream, tool), "arguments": arguments})
+}
+
+/// Puts those first whose arguments share a value with the call's: where there is no room for all, these are what the call is about.
+pub fn about_first(changed: &mut [ChangedReading], arguments: &str) {
+    let said = values(arguments);
+    changed.sort_by_cached_key(|it| values(&it.arguments).is_disjoint(&said));
+}
+
+/// The texts and numbers in arguments.
+fn values(arguments: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut left = vec![parse_answer(arguments).unwrap_or_default()];
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Array(items) => left.extend(items),
+            Value::Object(members) => left.extend(members.into_iter().map(|(_, value)| value)),
+            Value::String(text) => drop(found.insert(text)),
+            Value::Number(number) => drop(found.insert(number.to_string())),
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+    found
 }
 
 /// Whom a refusal is told.
@@ -242,4 +265,27 @@ fn became(verdict: &Verdict) -> Option<String> {
         (None, None) => String::new(),
     };
     Some(format!("{became}{place}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_call_is_about_is_told_first() {
+        let reading = |arguments: &str| ChangedReading {
+            upstream: "shop".to_owned(),
+            tool: "get_stock".to_owned(),
+            arguments: arguments.to_owned(),
+            unsure: false,
+            changes: Vec::new(),
+            told: false,
+            volatile: Vec::new(),
+        };
+        let mut changed =
+            [r#"{"item":"i3"}"#, r#"{"at":[{"item":"i1"}]}"#, r#"{"item":"i2"}"#, r#"{"id":7}"#].map(reading);
+        about_first(&mut changed, r#"{"qty":7,"item":"i1"}"#);
+        let order: Vec<&str> = changed.iter().map(|it| it.arguments.as_str()).collect();
+        assert_eq!(order, [r#"{"at":[{"item":"i1"}]}"#, r#"{"id":7}"#, r#"{"item":"i3"}"#, r#"{"item":"i2"}"#]);
+    }
 }
