@@ -6,11 +6,11 @@ mod told;
 mod voice;
 
 pub use self::client::{ClientSession, told_session, warnings};
-pub use self::told::{Telling, about_first, outcome};
+pub use self::told::{Telling, outcome};
 pub use self::voice::add_text;
 
 pub(super) use self::told::cut;
-use self::told::{Hearer, closing, own_changes, refused_text, retry};
+use self::told::{Hearer, about_first, closing, own_changes, refused_text, retry};
 use self::voice::{own_word, quote_alike};
 use super::adapter::RESOURCE;
 use super::advice::{self, Knows, advice};
@@ -274,7 +274,7 @@ impl GateClient {
         delivery.is_noted();
         let mut verdict = self.outcome_of(verdict);
         if let Some(readings) = &mut verdict.readings {
-            about_first(&mut readings.changed, calling.arguments);
+            about_first(&mut readings.changed, &calling.arguments);
         }
         let is_gone = verdict.code.as_deref() == Some(Code::SessionNotOpen.as_str());
         if let Some(session) = request.session.as_deref().filter(|_| is_gone && !seen.session.is_stateless()) {
