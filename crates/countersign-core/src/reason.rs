@@ -9,6 +9,8 @@ mod unusable;
 mod withhold;
 mod words;
 
+pub use words::{NEW_SESSION, RESOLVED_BY, resolving};
+
 pub use failed::{About, Condition, Expected, FailedPrecondition, FailedRead, LastChange, Why};
 pub use unusable::{Unusable, UnusableReading};
 

@@ -6,12 +6,14 @@
 
 mod attempts;
 mod embedded;
+mod nearby;
 mod patience;
 mod remote;
 mod signer;
 
 use crate::commands::Failure;
-use crate::config::{Config, OPERATOR_SOCKET, OperatorSocket};
+use crate::config::Config;
+use crate::mcp::shell::word;
 use anyhow::Result;
 use attempts::{Attempts, Lost, Next};
 use countersign_api::{AGENT_HEADER, ErrorBody, ErrorCode, ErrorDetail};
@@ -33,6 +35,8 @@ const QUIET_FOR: Duration = Duration::from_secs(1);
 /// A gate to talk to, and the key to sign with, if there is one.
 pub struct Client {
     way: Way,
+    /// Where the gate's socket would be, if it did not answer when the client was made.
+    socket: Option<nearby::Awaited>,
     signer: Option<Signer>,
 }
 
@@ -149,33 +153,44 @@ impl Call {
 impl Client {
     /// A gate that runs at this address.
     pub fn remote(server: &str) -> Result<Self> {
-        Ok(Self { way: Way::Remote(remote::Remote::new(server)?), signer: None })
+        Ok(Self { way: Way::Remote(remote::Remote::new(server)?), socket: None, signer: None })
     }
 
     /// The gate that runs on this data folder, if its socket for operators answers.
     pub fn nearby(data: &Path, config: &Config) -> Result<Option<Self>> {
-        let path = match &config.operator_socket {
-            Some(OperatorSocket::Off) => return Ok(None),
-            Some(OperatorSocket::At(path)) => path.clone(),
-            None => data.join(OPERATOR_SOCKET),
-        };
-        let answers = std::os::unix::net::UnixStream::connect(&path).is_ok();
-        answers.then(|| Self::remote(&format!("{}{}", remote::UNIX, path.display()))).transpose()
+        let path = nearby::socket(data, config).filter(|path| nearby::answers(path));
+        path.map(|path| Self::remote(&nearby::server(&path))).transpose()
+    }
+
+    /// The gate of this data folder, which may be about to start: by its socket, or where the settings have it listen. The socket is
+    /// looked for again as long as nothing answers.
+    pub fn of_folder(data: &Path, config: &Config) -> Result<Self> {
+        if let Some(client) = Self::nearby(data, config)? {
+            return Ok(client);
+        }
+        let socket = nearby::socket(data, config).map(nearby::Awaited::new);
+        Ok(Self { socket, ..Self::remote(&config.usual_server())? })
+    }
+
+    /// The option by which other commands reach the gate of a folder that this process has open, wherever they are run: its socket, or the
+    /// folder itself where there is none.
+    pub fn option_for(data: &Path, config: &Config) -> String {
+        let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        match nearby::socket(data, config).filter(|path| nearby::answers(path)) {
+            Some(path) => format!("--server {}", word(&nearby::server(&whole(&path)))),
+            None => format!("--data {}", word(&whole(data).display().to_string())),
+        }
     }
 
     /// A gate opened here on its data folder, which no other process may hold, with the settings that `serve` would have.
     pub fn embedded(data: &Path, config: &Config) -> Result<Self> {
-        Ok(Self { way: Way::Embedded(embedded::Embedded::open(data, config)?), signer: None })
+        Ok(Self { way: Way::Embedded(embedded::Embedded::open(data, config)?), socket: None, signer: None })
     }
 
-    /// The same for a process that stays: it also carries calls out, as `serve` does.
-    pub fn embedded_whole(data: &Path, config: &Config) -> Result<Self> {
-        Ok(Self { way: Way::Embedded(embedded::Embedded::open_whole(data, config)?), signer: None })
-    }
-
-    /// The same with a socket, by which others on this machine ask the same gate.
+    /// The same for a process that stays: it also carries calls out, as `serve` does, and has a socket, by which others on this machine
+    /// ask the same gate.
     pub fn embedded_with_socket(data: &Path, config: &Config) -> Result<Self> {
-        Ok(Self { way: Way::Embedded(embedded::Embedded::open_with_socket(data, config)?), signer: None })
+        Ok(Self { way: Way::Embedded(embedded::Embedded::open_with_socket(data, config)?), socket: None, signer: None })
     }
 
     /// Signs with a key from now on. Without an origin the gate is asked for its own; anyone who names it does not have to
@@ -196,24 +211,34 @@ impl Client {
         Ok(text.lines().next().unwrap_or_default().to_owned())
     }
 
-    /// Signs a call, if there is a key, and sends it once.
-    fn send(&self, mut call: Call) -> Result<Answer, Lost> {
+    /// Signs a call, if there is a key, and sends it once: by the gate's socket, as soon as that is there.
+    fn send(&self, call: Call) -> Result<Answer, Lost> {
+        let answer = self.send_by(self.socket.as_ref().and_then(nearby::Awaited::found), call.clone());
+        match (&answer, &self.socket) {
+            (Err(Lost::Unsent(_)), Some(socket)) if socket.look() => self.send_by(socket.found(), call),
+            _ => answer,
+        }
+    }
+
+    /// Sends it by this socket, or else as the client was made to.
+    fn send_by(&self, socket: Option<&remote::Remote>, mut call: Call) -> Result<Answer, Lost> {
+        let remote = match &self.way {
+            Way::Remote(remote) => Some(socket.unwrap_or(remote)),
+            Way::Embedded(_) => None,
+        };
         if let Some(signer) = &self.signer {
             // Who signs is who calls; a name beside it would only mislead anyone who reads along.
             call.headers.retain(|(name, _)| *name != AGENT_HEADER);
-            let (host, prefix) = match &self.way {
-                Way::Remote(remote) => (remote.host(), remote.prefix()),
-                Way::Embedded(_) => (embedded::HOST, ""),
-            };
+            let (host, prefix) = remote.map_or((embedded::HOST, ""), |remote| (remote.host(), remote.prefix()));
             let unsigned = |error: anyhow::Error| {
                 let failure = error.downcast::<Failure>();
                 Lost::Unsendable(failure.unwrap_or_else(|error| Failure::cannot(format!("{error:#}"))))
             };
             signer.sign(&mut call, host, prefix).map_err(unsigned)?;
         }
-        match &self.way {
-            Way::Remote(remote) => remote.send(call),
-            Way::Embedded(embedded) => embedded.send(call),
+        match (&self.way, remote) {
+            (Way::Embedded(embedded), _) => embedded.send(call),
+            (Way::Remote(remote), None) | (_, Some(remote)) => remote.send(call),
         }
     }
 

@@ -27,7 +27,7 @@ pub mod verdict;
 pub mod verify;
 
 use crate::client::Client;
-use crate::config::{Config, SERVER};
+use crate::config::Config;
 use crate::terminal::Report;
 use anyhow::Result;
 use clap::Args;
@@ -229,17 +229,15 @@ pub struct Connection {
 
 impl Connection {
     /// Connects. A folder is opened only when the command line names one: settings for `serve` must not send a command
-    /// past the gate that runs. Where nothing names a gate, the one that runs on the usual folder is called by its socket.
+    /// past the gate that runs. Where nothing names a gate, the one that runs on the usual folder is called by its socket,
+    /// or where its settings have it listen.
     pub fn client(&self, config: &Config) -> Result<Client> {
         let client = match (&self.data, self.server.as_deref().or(config.server.as_deref())) {
             (Some(data), _) => Client::embedded(data, config)?,
             (None, Some(server)) => Client::remote(server)?,
             (None, None) => {
                 let data = std::env::var_os("COUNTERSIGN_DATA").map(PathBuf::from);
-                match Client::nearby(&config.data(data.as_deref()), config)? {
-                    Some(client) => client,
-                    None => Client::remote(SERVER)?,
-                }
+                Client::of_folder(&config.data(data.as_deref()), config)?
             }
         };
         self.signed(client, config)

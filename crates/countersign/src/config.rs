@@ -15,7 +15,7 @@ use crate::mcp::settings::McpSettings;
 use anyhow::{Context as _, Result};
 use countersign_engine::gate::Options;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use table::{Table, number, string, suggestion};
 
@@ -23,8 +23,6 @@ use table::{Table, number, string, suggestion};
 pub const FILE: &str = "countersign.toml";
 /// Where a gate listens unless told otherwise. Loopback, unless the settings say otherwise.
 pub const LISTEN: &str = "127.0.0.1:8420";
-/// Where commands look for a gate unless told otherwise.
-pub const SERVER: &str = "http://127.0.0.1:8420";
 /// The data folder unless told otherwise.
 pub const DATA: &str = "countersign-data";
 
@@ -150,6 +148,19 @@ impl Config {
         flag.map(Path::to_path_buf).or_else(|| self.data.clone()).unwrap_or_else(|| DATA.into())
     }
 
+    /// Where commands look for the gate of these settings over HTTP: where it listens. One that takes any free port is not found so.
+    pub fn usual_server(&self) -> String {
+        let address = match self.listen.filter(|listen| listen.port() != 0) {
+            Some(listen) if listen.ip().is_unspecified() && listen.is_ipv6() => {
+                format!("[{}]:{}", Ipv6Addr::LOCALHOST, listen.port())
+            }
+            Some(listen) if listen.ip().is_unspecified() => format!("{}:{}", Ipv4Addr::LOCALHOST, listen.port()),
+            Some(listen) => listen.to_string(),
+            None => LISTEN.to_owned(),
+        };
+        format!("http://{address}")
+    }
+
     /// A gate's options, with what the file says about them.
     pub fn tune(&self, mut options: Options) -> Options {
         options.queue_len = self.queue_len.unwrap_or(options.queue_len);
@@ -238,6 +249,16 @@ mod tests {
         for wrong in ["localhost", "localhost:", "localhost:99999", "localhost.example:1", "gate.example:1"] {
             assert!(listen(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn commands_look_where_the_gate_of_the_same_settings_listens() {
+        let server = |text: &str| Config::parse(text, Path::new("")).expect("is right").usual_server();
+        assert_eq!(server(""), "http://127.0.0.1:8420");
+        assert_eq!(server("listen = \"127.0.0.1:18434\""), "http://127.0.0.1:18434");
+        assert_eq!(server("listen = \"0.0.0.0:7\""), "http://127.0.0.1:7");
+        assert_eq!(server("listen = \"[::]:7\""), "http://[::1]:7");
+        assert_eq!(server("listen = \"localhost:0\""), "http://127.0.0.1:8420", "no one knows which port it took");
     }
 
     #[test]

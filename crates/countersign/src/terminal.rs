@@ -153,6 +153,13 @@ pub fn note(line: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
+/// Asks people something: the answer stands behind it, in the same line.
+pub fn prompt(question: impl Display) {
+    let question = wrap::wrapped(&escaped(&question.to_string()), wrap::width(Stream::Err));
+    let mut to = std::io::stderr().lock();
+    let _ = write!(to, "{question} ").and_then(|()| to.flush());
+}
+
 /// A message as the log has its lines in JSON.
 fn log_line(level: &str, message: &str) -> String {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());

@@ -295,8 +295,8 @@ routes! {
         answers: &[ok::<ClaimEntered>("The claim has ended with this entry")],
         errors: &[ENTERED, &[ClaimNotFound]],
     }
-    /// Effects under way: cooling, dispatched or in doubt.
-    ListEffects: Get "/v1/effects", actions, Operator(&[Role::Reviewer, Role::Auditor, Role::Admin]) => {
+    /// Effects under way: cooling, dispatched or in doubt. An agent is shown its own.
+    ListEffects: Get "/v1/effects", actions, AgentOr(&[Role::Reviewer, Role::Auditor, Role::Admin]) => {
         answers: &[ok::<EffectList>("The effects, oldest first")],
         errors: &[LOG],
     }

@@ -168,6 +168,12 @@ impl Found {
         }
     }
 
+    /// Whether it follows from the end of the program that was to answer.
+    fn is_exit(&self) -> bool {
+        let because = std::iter::successors(self.because.as_deref(), |found| found.because.as_deref());
+        because.last().is_some_and(|found| found.code == FoundCode::OutputClosed)
+    }
+
     /// In a sentence, with the status that came with it.
     pub fn words(&self, status: Option<i64>) -> String {
         let about = self.about.as_deref().unwrap_or("it");
@@ -176,6 +182,7 @@ impl Found {
         match (self.code, number) {
             // A person's reason stands for itself.
             (FoundCode::Resolved, _) => return said.unwrap_or_default().to_owned(),
+            (FoundCode::NoAnswer, _) if self.is_exit() => return "the server exited before it answered".to_owned(),
             (FoundCode::Database, _) => {
                 return format!("PostgreSQL: {} ({about}){}", said.unwrap_or_default(), database_hint(about));
             }

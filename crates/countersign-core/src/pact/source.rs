@@ -166,7 +166,7 @@ impl<'a> Table<'a> {
             && let Some(number) = integer(node.get_ref())
         {
             let message = format!("`{key}` must be a duration, but is a number");
-            problems.error(&node.span(), message, format!("say of what, in quotes: \"{number}s\" or \"{number}m\""));
+            problems.error(&node.span(), message, format!("add a unit, in quotes: \"{number}s\" or \"{number}m\""));
             return None;
         }
         let text = self.string(key, problems)?;

@@ -4,6 +4,10 @@
 
 mod delegation;
 mod misfit;
+mod operators;
+
+use operators::is_withdrawn;
+pub use operators::{NEW_SESSION, RESOLVED_BY, resolving};
 
 use super::{
     About, ChangedReading, ClaimLoss, Condition, Drift, EffectProblem, FailedPrecondition, FailedRead, IdProblem,
@@ -144,7 +148,7 @@ impl Reason {
             Self::TurnHeld { held } => {
                 let HeldTurn { effect, in_doubt, server, since } = &**held;
                 let is = if *in_doubt { ", and no one knows what became of it" } else { "" };
-                format!("{effect} has the turn at `{server}` since {}{is}", Utc(*since))
+                format!("{effect} has held `{server}` since {}{is}", Utc(*since))
             }
             Self::ReadingUnread { readings } => {
                 let first = readings.iter().find_map(|unread| unread.why.as_ref());
@@ -158,9 +162,9 @@ impl Reason {
                 // Where it is not known what the agent has, no one has seen a change.
                 let (known, unsure): (Vec<_>, Vec<_>) = readings.iter().partition(|changed| changed.before.is_some());
                 let of = |changed: &[&ChangedReading]| tools(changed.iter().map(|changed| &changed.reading));
-                let known = (!known.is_empty()).then(|| {
-                    let (answer, it) = if known.len() == 1 { ("answers", "it") } else { ("answer", "them") };
-                    format!("{} {answer} differently now than when this session read {it}", of(&known))
+                let known = (!known.is_empty()).then(|| match known.as_slice() {
+                    [_] => format!("{} answers differently now than when this session read it", of(&known)),
+                    known => format!("{} readings differ from what this session read: {}", known.len(), of(known)),
                 });
                 let unsure = (!unsure.is_empty())
                     .then(|| format!("it is not known which answer of {} reached this agent last", of(&unsure)));
@@ -249,12 +253,7 @@ impl Reason {
                     Utc(*until)
                 );
             }
-            Self::FactFenced { effect, .. } => {
-                return format!(
-                    "retry when it has; `countersign effect show {effect}` says where it is. One that is in doubt is ended by a probe, or \
-                     by an operator who finds out: countersign effect resolve {effect} settled|failed --reason TEXT"
-                );
-            }
+            Self::FactFenced { effect, .. } => return operators::fenced(effect),
             Self::ObservationRequired { facts, .. } => return format!("observe {} and send the token", names(facts)),
             Self::SessionRequired { .. } => {
                 "open a session (POST /v1/sessions), read in it, and name it in `session`; over MCP, `_meta.countersign.session`"
@@ -272,11 +271,12 @@ impl Reason {
             Self::TurnHeld { held } if held.in_doubt => {
                 let effect = held.effect;
                 return format!(
-                    "nothing was sent; call again in half a minute, or an operator finds out what became of {effect} and says so: \
-                     countersign effect resolve {effect} settled|failed --reason TEXT"
+                    "nothing was sent; call again in half a minute, or an operator finds out what became of {effect} and says so: {}",
+                    resolving(effect)
                 );
             }
             Self::TurnHeld { .. } => "nothing was sent; call again later",
+            Self::ReadingUnread { readings } if readings.iter().any(is_withdrawn) => NEW_SESSION,
             Self::ReadingUnread { .. } => {
                 "nothing was sent; call again once it can be read, or, if that server is gone for good, begin a new session: the next one \
                  rests on nothing that was read in this one"
@@ -393,7 +393,7 @@ impl EffectProblem {
             Self::Set { .. } => "nothing was written; correct the parameters, or the pact's `set`",
             Self::FactTooLarge { .. } => "a fact is a record, not a document; keep large content elsewhere",
             Self::NotDispatched | Self::ContextLost | Self::OtherFactsRead | Self::NoCall => {
-                "resolve it by hand: `countersign effect resolve EFFECT settled|failed --reason TEXT`"
+                "resolve it by hand: `countersign effect resolve EFFECT settled --reason TEXT`, or with `failed`"
             }
             _ => "nothing was sent; correct the parameters, or the pact's `call`",
         }

@@ -58,7 +58,7 @@ impl Embedded {
     }
 
     /// Opens a gate for a process that stays, with everything that `serve` would have but a socket.
-    pub(super) fn open_whole(data: &Path, config: &Config) -> Result<Self> {
+    fn open_whole(data: &Path, config: &Config) -> Result<Self> {
         let folder = DataFolder::find(data)?;
         Self::open_with(data, config, crate::adapters::all(config, &folder.origin)?, true)
     }

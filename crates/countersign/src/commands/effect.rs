@@ -195,8 +195,8 @@ fn show(effect: &Effect) {
     match effect.probed {
         Some(true) => note("It is probed until its outcome is known; you do not have to do anything."),
         Some(false) => note(format_args!(
-            "Find out whether it happened, then `countersign effect resolve {} settled|failed --reason TEXT`",
-            effect.effect
+            "Find out whether it happened, and say so: {}",
+            countersign_core::reason::resolving(&effect.effect)
         )),
         None => note(format_args!("See `countersign ledger show {}`.", effect.entry)),
     }

@@ -39,7 +39,7 @@ use std::time::Duration;
 /// How long servers may take to end when the gateway does: a little more than each is given.
 const ENDS_WITHIN: Duration = Duration::from_secs(7);
 
-/// Run the gateway in front of MCP servers, approve their tools, and report what was refused
+/// Try and run the gateway in front of MCP servers, approve their tools, and report what was refused
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
     Try(trial::TryArgs),
@@ -237,13 +237,13 @@ fn gate(args: &ServeArgs, upstreams: &[(String, Place)], config: &Config) -> Res
         Some(data) => {
             let mut config = config.clone();
             config.mcp.upstreams = upstreams.iter().cloned().collect();
-            connection.signed(Client::embedded_whole(data, &config)?, &config)?
+            connection.signed(Client::embedded_with_socket(data, &config)?, &config)?
         }
         None => connection.client(config)?,
     };
     check_identity(&client, &mut agent, connection.key_file(config), &own_key)?;
     check_set_up(&client, upstreams);
-    let operator = OperatorCommands::at(connection.data.as_deref());
+    let operator = OperatorCommands::at(connection.data.as_ref().map(|data| Client::option_for(data, config)));
     warn_of_doubts(&client, &operator);
     let key = connection.key_file(config).map(crate::key_file::read).transpose()?;
     // Told apart by where they are: a session of one gate is none of another's.
@@ -258,10 +258,10 @@ fn gate(args: &ServeArgs, upstreams: &[(String, Place)], config: &Config) -> Res
 
 /// Warns of a server that is given the folder of the gate: its keys are there.
 pub fn warn_of_reach(data: &Path, name: &str, place: &Place) {
-    if let Some(folder) = reach::served(data, place) {
+    if let Some(folder) = reach::served(data, place).or_else(|| reach::named_to_shell(data, place)) {
         note(format_args!(
-            "warning: the server `{name}` is given {}, and can reach {} there, with the gate's keys: whoever calls its tools can take the \
-             gate over. Move one of the two",
+            "warning: the server `{name}` is given {}, and can reach {} there, with the gate's keys: whoever calls its tools \
+             controls the gate. Move one of the two",
             folder.display(),
             data.display()
         ));

@@ -2,7 +2,7 @@
 
 mod describe;
 
-use self::describe::{Described, describe, for_its_agent};
+use self::describe::{Described, Told as ToldEffect, describe, for_its_agent};
 use super::caller::Caller;
 use super::error::HttpError;
 use super::facts::{bad_path, bad_query};
@@ -57,13 +57,22 @@ fn effect_id(path: EffectPath) -> Result<EffectId, HttpError> {
 }
 
 /// `GET /v1/effects`
-pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
-    let open: Vec<EffectId> = app.gate.view().effects_open().map(|(id, _)| id).collect();
+pub async fn list(State(app): State<Arc<App>>, caller: Option<Extension<Caller>>) -> Result<Response, HttpError> {
+    let caller = caller.map(|Extension(caller)| caller);
+    let agent = caller.filter(|caller| caller.kind == Some(HolderKind::Agent)).map(|caller| caller.name);
+    // Whose effects there are else is not for an agent.
+    let is_shown = |of: &AgentId| agent.as_ref().is_none_or(|agent| agent == of);
+    let view = app.gate.view();
+    let open = view.effects_open().filter(|(_, effect)| is_shown(&effect.action.agent)).map(|(id, _)| id);
+    let open: Vec<EffectId> = open.collect();
+    drop(view);
+    let is_agent = agent.is_some();
     let describe = move |gate: &Gate| {
         let described = open.into_iter().map(|id| describe(gate, id));
         // One that ended while the others were read is no longer under way.
         let described = described.filter(|told| !matches!(told, Err(Described::Refused(_))));
-        described.map(|told| told.map(|told| told.effect)).collect::<Result<Vec<_>, _>>()
+        let shown = |told: ToldEffect| if is_agent { Ok(for_its_agent(gate, told)?) } else { Ok(told.effect) };
+        described.map(|told| told.and_then(shown)).collect::<Result<Vec<_>, Described>>()
     };
     json(&EffectList { effects: app.blocking(describe).await? })
 }

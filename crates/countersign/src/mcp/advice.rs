@@ -9,7 +9,7 @@ use countersign_api::{FailedRead, ParamMisfit, RefusedReading, Verdict};
 use countersign_core::code::{Code, Next};
 use countersign_core::ids::FactId;
 use countersign_core::json::parse_answer;
-use countersign_core::reason::Misfit;
+use countersign_core::reason::{Misfit, NEW_SESSION};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -47,8 +47,11 @@ pub fn retry(knows: Knows<'_>, verdict: &Verdict) -> Value {
     if !calls.is_empty() {
         return json!({"how": "call", "calls": calls});
     }
+    // Nothing helps where the session is stuck, and that is a reason to begin another, and not to call again in this one.
     // A `how` that a client does not know counts as `never`, and so does a code that this gateway does not know.
-    let mut retry = match code(verdict).map_or(Next::Never, Code::next) {
+    let is_over = verdict.hint.as_deref() == Some(NEW_SESSION);
+    let next = code(verdict).map_or(Next::Never, Code::next);
+    let mut retry = match if is_over { Next::Never } else { next } {
         Next::Change => json!({"how": "change"}),
         Next::Later => json!({"how": "later", "after_ms": 1000}),
         Next::Never => json!({"how": "never"}),

@@ -412,7 +412,7 @@ impl GateClient {
             Some(key) if is_refused_as(&error, ErrorCode::IdempotencyKeyReused) => {
                 Refusal::made_before(key, entry_of(&error), None, None)
             }
-            _ => Refusal::no_gate(&error),
+            _ => self.no_gate(&error),
         })?;
         match (verdict.verdict, key) {
             (VerdictKind::Committed, Some(key)) if verdict.repeated => {
@@ -432,7 +432,7 @@ impl GateClient {
         let params = json!({
             "server": upstream, "method": method, "about": about, "content": content, "relied_on": relied_on,
         });
-        let verdict = self.act("use", params, None).map_err(|error| Refusal::no_gate(&error))?;
+        let verdict = self.act("use", params, None).map_err(|error| self.no_gate(&error))?;
         match verdict.verdict {
             VerdictKind::Committed => Ok(()),
             _ => Err(Refusal::of_use(upstream, method, &verdict)),

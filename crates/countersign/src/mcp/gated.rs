@@ -90,10 +90,15 @@ impl GateClient {
         self.read_mapping(&mut self.calls.mapping.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The gate gave no verdict; with what to do about it here.
+    pub(super) fn no_gate(&self, error: &anyhow::Error) -> Refusal {
+        Refusal::no_gate(error).advised(&self.operator)
+    }
+
     fn read_mapping(&self, kept: &mut Option<(Instant, Arc<Mapping>)>) -> Result<Arc<Mapping>, Refusal> {
         // Where the pacts cannot be read nothing is taken for unmapped: fail closed (I4).
         let before = kept.as_ref().map(|(_, mapping)| mapping);
-        let mapping = Mapping::read(&self.client, before).map_err(|error| Refusal::no_gate(&error))?;
+        let mapping = Mapping::read(&self.client, before).map_err(|error| self.no_gate(&error))?;
         *kept = Some((Instant::now(), Arc::clone(&mapping)));
         Ok(mapping)
     }
@@ -109,7 +114,7 @@ impl GateClient {
         }
         let asked = Instant::now();
         let approvals = self.approvals(upstream, std::slice::from_ref(tool));
-        let is_approved = approvals.map_err(|error| Refusal::no_gate(&error))?.first() == Some(&Approval::AsItIs);
+        let is_approved = approvals.map_err(|error| self.no_gate(&error))?.first() == Some(&Approval::AsItIs);
         match is_approved {
             true => known().insert(name, (asked, tool.definition.clone())),
             false => known().remove(&name),
@@ -128,7 +133,7 @@ impl GateClient {
             return Ok(Some(*approved));
         }
         let asked = Instant::now();
-        let approved = self.look_up(upstream, tool).map_err(|error| Refusal::no_gate(&error))?;
+        let approved = self.look_up(upstream, tool).map_err(|error| self.no_gate(&error))?;
         match approved {
             Some(approved) => {
                 let definition = tool.definition.clone();
@@ -176,7 +181,7 @@ impl GateClient {
                 observations = self.calls.sent_under(&key, observations);
                 key
             }
-            None => super::gate::random_key().map_err(|error| Refusal::no_gate(&error))?,
+            None => super::gate::random_key().map_err(|error| self.no_gate(&error))?,
         };
         let mut request = ActionRequest {
             pact: mapped.pact.clone(),

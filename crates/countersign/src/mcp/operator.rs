@@ -3,67 +3,95 @@
 
 use super::shell::word;
 use countersign_core::node::WHOLE;
-use std::path::{Path, PathBuf};
-
-/// The words by which an operator says what became of a call, but for where.
-pub const RESOLVES: &str = "settled|failed --reason TEXT";
+use countersign_core::reason::RESOLVED_BY;
 
 /// Where the commands are run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OperatorCommands {
-    /// The folder of the gate in this process.
-    data: Option<PathBuf>,
+    /// The option that names the gate, where it is in this process.
+    option: Option<String>,
     /// Whether that is a trial.
     is_trial: bool,
+    /// Whether its gate is that of another window, and ends with it.
+    is_beside: bool,
+}
+
+/// A tool that differs by itself.
+#[derive(Clone, Copy)]
+pub struct Volatile<'a> {
+    /// As the reader knows it.
+    pub name: &'a str,
+    pub upstream: &'a str,
+    pub tool: &'a str,
+    /// What it was called with, as JSON.
+    pub arguments: &'a str,
+    /// Where its answers differ.
+    pub paths: &'a [String],
 }
 
 impl OperatorCommands {
-    /// At a gate; in this process where a folder is named.
-    pub fn at(data: Option<&Path>) -> Self {
-        Self { data: data.map(Path::to_owned), is_trial: false }
+    /// At a gate; in this process where an option names it.
+    pub fn at(option: Option<String>) -> Self {
+        Self { option, ..Self::default() }
     }
 
-    /// In the trial of a folder.
-    pub fn in_trial(data: &Path) -> Self {
-        Self { data: Some(data.to_owned()), is_trial: true }
+    /// In the trial that an option names, whose gate may be that of another window.
+    pub fn in_trial(option: String, is_beside: bool) -> Self {
+        Self { option: Some(option), is_trial: true, is_beside }
     }
 
-    /// Says that a tool, which the reader knows by this name, differs by itself, and what an operator can do about it.
-    pub fn of_volatile(&self, (name, upstream, tool): (&str, &str, &str), paths: &[String]) -> String {
-        let id = word(&format!("{upstream}/{tool}"));
-        let (differs, way, option) = match paths.iter().any(|path| path == WHOLE) {
-            true => {
-                let option = if self.is_trial { format!("--writes {}", word(tool)) } else { "--guard none".to_owned() };
-                (String::new(), "let writes rest on nothing of it", option)
-            }
-            false => {
-                let at = paths.iter().map(|path| word(path)).collect::<Vec<_>>().join(", ");
-                (
-                    format!(", at {at}"),
-                    "leave that out of the comparison",
-                    format!("--ignore {}", word(&paths.join(","))),
-                )
-            }
+    /// Whether the gate is that of another window, so that nothing here brings it back.
+    pub fn is_beside(&self) -> bool {
+        self.is_beside
+    }
+
+    /// Says that a reading differs by itself, and what an operator can do about it. Where all of an answer differs, that is to end the guard
+    /// by this tool: it is not proposed for one of many queries, and the text says what is lost.
+    pub fn of_volatile(&self, volatile: Volatile<'_>) -> String {
+        let Volatile { name, upstream, tool, arguments, paths } = volatile;
+        let name = word(name);
+        let is_whole = paths.iter().any(|path| path == WHOLE);
+        let takes_arguments = !["", "{}"].contains(&arguments.trim());
+        if is_whole && takes_arguments {
+            return format!(
+                "{name} differs whenever it is read with these arguments. Ask it for something that does not change by itself, such as the same \
+                 without a clock, a counter or a random value"
+            );
+        }
+        let differs = match is_whole {
+            true => String::new(),
+            false => format!(", at {}", paths.iter().map(|path| word(path)).collect::<Vec<_>>().join(", ")),
+        };
+        let (way, option) = match (is_whole, self.is_trial) {
+            (true, true) => (
+                "take this tool out of the guard, and then no write rests on anything that it answers",
+                format!("--writes {}", word(tool)),
+            ),
+            (true, false) => (
+                "take this tool out of the guard, and then no write rests on anything that it answers",
+                "--guard none".to_owned(),
+            ),
+            (false, _) => ("leave that out of the comparison", format!("--ignore {}", word(&paths.join(",")))),
         };
         let command = match self.is_trial {
             true => format!("add {option} to `countersign mcp try` in the settings of this agent, and start it again"),
-            false => format!("countersign mcp approve {id} {option}"),
+            false => format!("countersign mcp approve {} {option}", word(&format!("{upstream}/{tool}"))),
         };
-        format!("{} differs whenever it is read{differs}. An operator can {way}: {command}", word(name))
+        format!("{name} differs whenever it is read{differs}. An operator can {way}: {command}")
     }
 
-    /// The command that says what became of a call in doubt.
+    /// The commands that say what became of a call in doubt.
     pub fn resolve(&self, effect: &str) -> String {
-        self.completed(&format!("countersign effect resolve {effect} {RESOLVES}"))
+        self.completed(&countersign_core::reason::resolving(effect))
     }
 
-    /// A text of the gate, which does not know by which folder an operator reaches it.
+    /// A text of the gate, which does not know how an operator reaches it.
     pub fn completed(&self, text: &str) -> String {
-        match &self.data {
-            Some(data) => {
-                let whole = format!("{RESOLVES} --data {}", word(&data.display().to_string()));
+        match &self.option {
+            Some(option) => {
+                let whole = format!("{RESOLVED_BY} {option}");
                 // Once is enough.
-                text.replace(&whole, RESOLVES).replace(RESOLVES, &whole)
+                text.replace(&whole, RESOLVED_BY).replace(RESOLVED_BY, &whole)
             }
             None => text.to_owned(),
         }
@@ -76,24 +104,35 @@ mod tests {
 
     #[test]
     fn commands_are_those_of_the_place_where_they_are_run() {
-        let (gate, trial) = (OperatorCommands::at(None), OperatorCommands::in_trial(Path::new("/a b")));
-        let paths = ["/ticks".to_owned()];
+        let (gate, trial) =
+            (OperatorCommands::at(None), OperatorCommands::in_trial("--server 'unix:/a b'".to_owned(), false));
+        let of = |paths: &'static [String], arguments| Volatile {
+            name: "get_clock",
+            upstream: "shop",
+            tool: "get_clock",
+            arguments,
+            paths,
+        };
+        let ticks: &[String] = Vec::leak(vec!["/ticks".to_owned()]);
+        let whole: &[String] = Vec::leak(vec![WHOLE.to_owned()]);
+        assert!(gate.of_volatile(of(ticks, "{}")).ends_with("mcp approve shop/get_clock --ignore /ticks"));
+        assert!(trial.of_volatile(of(ticks, "{}")).contains("add --ignore /ticks to `countersign mcp try`"));
+        // To end the guard by a tool says what is lost.
+        let said = gate.of_volatile(of(whole, "{}"));
         assert!(
-            gate.of_volatile(("get_clock", "shop", "get_clock"), &paths)
-                .ends_with("mcp approve shop/get_clock --ignore /ticks")
+            said.contains("no write rests on anything") && said.ends_with("mcp approve shop/get_clock --guard none")
         );
-        assert!(
-            trial
-                .of_volatile(("get_clock", "shop", "get_clock"), &paths)
-                .contains("add --ignore /ticks to `countersign mcp try`")
-        );
-        let whole = [WHOLE.to_owned()];
-        assert!(gate.of_volatile(("now", "shop", "now"), &whole).ends_with("mcp approve shop/now --guard none"));
-        assert!(trial.of_volatile(("now", "shop", "now"), &whole).contains("add --writes now to"));
-        assert_eq!(gate.resolve("eff_1"), "countersign effect resolve eff_1 settled|failed --reason TEXT");
+        assert!(trial.of_volatile(of(whole, "{}")).contains("add --writes get_clock to"));
+        // For one query of many it is not proposed.
+        for operator in [&gate, &trial] {
+            let said = operator.of_volatile(of(whole, "{\"query\":\"select now()\"}"));
+            assert!(!said.contains("countersign mcp") && said.contains("Ask it for something"), "{said}");
+        }
         assert_eq!(
-            trial.resolve("eff_1"),
-            "countersign effect resolve eff_1 settled|failed --reason TEXT --data '/a b'"
+            gate.resolve("eff_1"),
+            "`countersign effect resolve eff_1 settled --reason TEXT` if it was carried out, else `countersign effect resolve eff_1 failed \
+             --reason TEXT`"
         );
+        assert_eq!(trial.resolve("eff_1").matches("--reason TEXT --server 'unix:/a b'`").count(), 2);
     }
 }

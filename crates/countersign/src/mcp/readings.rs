@@ -10,7 +10,7 @@ pub use self::told::{Telling, outcome};
 pub use self::voice::add_text;
 
 pub(super) use self::told::cut;
-use self::told::{Hearer, closing, own_changes, refused_text, retry};
+use self::told::{Hearer, about_first, closing, own_changes, refused_text, retry};
 use self::voice::{own_word, quote_alike};
 use super::adapter::RESOURCE;
 use super::advice::{self, Knows, advice};
@@ -144,7 +144,7 @@ impl GateClient {
     /// Whether a server may be used otherwise than by a call of a tool; a resource of a guarded one is read by the gate.
     pub fn used(&self, using: &Using, seen: &Observations) -> Result<Option<Resource>, Refusal> {
         let is_read = using.method == RESOURCE
-            && self.is_server_guarded(&using.upstream).map_err(|error| Refusal::no_gate(&error))?;
+            && self.is_server_guarded(&using.upstream).map_err(|error| self.no_gate(&error))?;
         let Some(delivery) = using.delivery.as_ref().filter(|_| is_read) else {
             using.delivery.iter().for_each(|delivery| delivery.tells_nothing());
             return self.may_use(using).map(|()| None);
@@ -200,11 +200,11 @@ impl GateClient {
         });
         let Value::Object(params) = params else { return Err(Refusal::arguments("expected a JSON object")) };
         let Rested { session, unsure } = self.rested(calling, seen)?;
-        let is_watched = self.is_watched(upstream).map_err(|error| Refusal::no_gate(&error))?;
+        let is_watched = self.is_watched(upstream).map_err(|error| self.no_gate(&error))?;
         let request = ActionRequest {
             pact: PACT_NAME.to_owned(),
             action: if is_watched { "watch" } else { "write" }.to_owned(),
-            idempotency_key: key.map_or_else(random_key, Ok).map_err(|error| Refusal::no_gate(&error))?,
+            idempotency_key: key.map_or_else(random_key, Ok).map_err(|error| self.no_gate(&error))?,
             params,
             observations: Vec::new(),
             delegation: None,
@@ -261,7 +261,7 @@ impl GateClient {
         }
         self.refuse_doubtful(calling, &request.idempotency_key)?;
         let call = Call::post("/v1/actions").keyed(&request.idempotency_key).agent(&self.agent);
-        let call = call.json(request).map_err(|error| Refusal::no_gate(&error))?;
+        let call = call.json(request).map_err(|error| self.no_gate(&error))?;
         let call = lock(delivery.marks()).in_log(call);
         delivery.writes();
         let verdict: Verdict = self.client.call(call).map_err(|error| {
@@ -279,7 +279,10 @@ impl GateClient {
         })?;
         // What it rests on is in the ledger: what is read from now on does not count for it. So its outcome is asked for apart.
         delivery.is_noted();
-        let verdict = self.outcome_of(verdict);
+        let mut verdict = self.outcome_of(verdict);
+        if let Some(readings) = &mut verdict.readings {
+            about_first(&mut readings.changed, &calling.arguments);
+        }
         let is_gone = verdict.code.as_deref() == Some(Code::SessionNotOpen.as_str());
         if let Some(session) = request.session.as_deref().filter(|_| is_gone && !seen.session.is_stateless()) {
             seen.session.forget(session);

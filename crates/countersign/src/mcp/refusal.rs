@@ -4,7 +4,7 @@
 use super::advice::Advice;
 use super::direct::not_listed;
 use super::message::{Message, Raw, raw, sent};
-use super::operator::{OperatorCommands, RESOLVES};
+use super::operator::OperatorCommands;
 use super::shell::word;
 use super::tool::Tool;
 use crate::commands::{is_refused, is_refused_as, is_unknown};
@@ -180,7 +180,7 @@ impl Refusal {
             // Asking again finds nothing out: a probe does, or a person.
             VerdictKind::InDoubt => {
                 let person = verdict.effect.as_ref().map_or_else(String::new, |effect| {
-                    format!(" An operator finds out and says so: countersign effect resolve {effect} {RESOLVES}")
+                    format!(" An operator finds out and says so: {}", countersign_core::reason::resolving(effect))
                 });
                 format!(
                     "No one knows whether it was done: {message}. Do not make the call again; once a probe or a person has found out, \
@@ -194,6 +194,12 @@ impl Refusal {
 
     /// With commands that an operator can run as they are.
     pub fn advised(mut self, operator: &OperatorCommands) -> Self {
+        // The gate of this trial was that of another window, and does not come back by itself.
+        if operator.is_beside() && self.code == GATE_UNREACHABLE && self.text.contains("no answer from") {
+            let message = "the window that had this trial open has ended, and the gate with it".to_owned();
+            let hint = "Tell your user to start this agent again: it then opens the gate itself.";
+            return Self::error("gate_ended", message, hint, "never");
+        }
         self.text = operator.completed(&self.text);
         self
     }

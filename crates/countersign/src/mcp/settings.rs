@@ -266,6 +266,8 @@ pub fn derived_name(text: &str) -> Option<String> {
         return None;
     }
     let words = words(text)?;
+    // What a shell or an interpreter runs stands in one word with spaces, and its last part names nothing.
+    let words: Vec<String> = words.into_iter().filter(|word| !word.contains(char::is_whitespace)).collect();
     let is_runner = |word: &str| RUNNERS.contains(&word);
     let last = |word: &str| word.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
     let mut names = words.iter().map(|word| last(word)).filter(|word| !word.starts_with('-') && !is_runner(word));

@@ -110,7 +110,12 @@ impl Sandbox {
 
     /// Starts a server that listens on an address of its own.
     pub fn serve_on(&self, listen: &str) -> Server {
-        let mut command = self.command(&format!("serve --data data --listen {listen}"));
+        self.serve_with(&format!("serve --data data --listen {listen}"))
+    }
+
+    /// Starts a server by its command line.
+    pub fn serve_with(&self, line: &str) -> Server {
+        let mut command = self.command(line);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let (mut said, mut line) = (String::new(), String::new());

@@ -127,3 +127,38 @@ fn a_command_that_waits_says_for_what() {
     );
     gate.join().unwrap();
 }
+
+/// A port that nothing listens at.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn a_command_beside_a_gate_that_starts_finds_it_by_the_settings_of_both() {
+    let sandbox = Sandbox::with_gate();
+    let port = free_port();
+    sandbox.write(
+        "countersign.toml",
+        &format!("data = \"data\"\nlisten = \"127.0.0.1:{port}\"\noperator_socket = \"off\"\n"),
+    );
+    // Where there is no socket, `listen` is where it is.
+    let server = sandbox.serve_with("serve");
+    assert!(server.url.ends_with(&format!(":{port}")), "{}", server.url);
+    assert!(sandbox.run("pact list").must(0).stdout.contains("billing"));
+    assert_eq!(server.end().0, 0);
+    let refused = sandbox.run("pact list").must(3).stderr;
+    assert!(refused.contains(&format!("http://127.0.0.1:{port}")), "{refused}");
+}
+
+#[test]
+fn a_command_typed_in_one_breath_with_serve_waits_for_the_socket() {
+    let sandbox = Sandbox::with_gate();
+    // Nothing but the socket says which port it took.
+    sandbox.write("countersign.toml", "data = \"data\"\nlisten = \"127.0.0.1:0\"\n");
+    let waiting = sandbox.start("pact list");
+    let server = sandbox.serve_with("serve");
+    let output = waiting.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("billing"), "{said}");
+    assert_eq!(server.end().0, 0);
+}

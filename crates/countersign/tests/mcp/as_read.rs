@@ -15,6 +15,7 @@ mod newcomer;
 mod operating;
 mod several;
 mod shop;
+mod shown;
 mod sloppy;
 mod stuck;
 mod turns;

@@ -158,7 +158,7 @@ codes! {
     ToolUnapproved = "tool_unapproved": "the tool {about} is not approved; an operator reads it and runs: countersign mcp approve {about}",
     ToolChanged = "tool_changed": "the definition of the tool {about} has changed since it was approved; an operator reads it and runs: \
         countersign mcp approve {about}",
-    ToolNotRead = "tool_not_read": "{about} is not approved as a tool that the gate reads; countersign mcp approve {about} --guard as-read",
+    ToolNotRead = "tool_not_read": "{about} is not approved, or no longer, as a tool that the gate reads",
     ToolWrites = "tool_writes": "{about} is approved as a tool that may change something, so no fact is read by it; where it only reads, \
         an admin runs: countersign mcp approve --reads {about}",
     OnlyTools = "only_tools": "agents may use the tools of {about} and nothing else",

@@ -25,8 +25,9 @@ use crate::config::Config;
 use crate::mcp::adapter::Rules;
 use crate::mcp::gate::tool_fact;
 use crate::mcp::settings::{Guard, Place, Proposal, Unmapped, checked_ignored, checked_paths};
+use crate::mcp::shell::word;
 use crate::mcp::tool::Tool;
-use crate::terminal::{count, inline, note, say, say_json};
+use crate::terminal::{count, inline, note, prompt, say, say_json};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use countersign_api::{FactPut, FactResponse, FactWritten};
@@ -86,7 +87,7 @@ pub struct ApproveArgs {
     /// Leave this path out when answers of the tool are compared, such as /updated_at; may be repeated
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     ignore: Vec<String>,
-    /// Compare this path in answers of the tool and nothing else, such as /balance; may be repeated
+    /// Compare this path in answers of the tool and nothing else, such as /balance; may be repeated; '' compares all again
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     only: Vec<String>,
     /// Let calls of these tools rest only on readings whose values their arguments carry, and not on everything that was read
@@ -129,11 +130,16 @@ pub fn check_options(reads: &[String], writes: &[String], ignore: &[String], onl
 /// Shows, and approves.
 pub fn run(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
     checked_ignored(&args.ignore).map_err(|error| Failure::of(Exit::Usage, error))?;
-    checked_paths(&args.only).map_err(|error| Failure::of(Exit::Usage, error))?;
+    if args.only != [""] {
+        checked_paths(&args.only).map_err(|error| Failure::of(Exit::Usage, error))?;
+    }
     check_options(&args.reads, &args.writes, &args.ignore, &args.only)?;
     let upstreams = args.upstreams.chosen(config)?;
-    let client = if args.show { None } else { Some(args.connection.client(config)?) };
-    if let Some(client) = &client {
+    let client = match args.show {
+        true => shown::approved_now(&args.connection, config),
+        false => Some(args.connection.client(config)?),
+    };
+    if let Some(client) = client.as_ref().filter(|_| !args.show) {
         publish(client, &args.by)?;
     }
     let mut approving = Approving {
@@ -167,7 +173,7 @@ pub fn run(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
 struct Approving<'a> {
     args: &'a ApproveArgs,
     config: &'a Config,
-    /// None where they are only shown.
+    /// None where they are only shown, and the gate does not say how they are approved now.
     client: Option<&'a Client>,
     outcome: Outcome,
     /// What was named and not found yet.
@@ -215,9 +221,9 @@ impl Approving<'_> {
             planned.extend(self.plan(upstream, proposal, tool)?);
         }
         if !self.args.json && planned.len() > 1 {
-            show_plan(upstream, &planned);
+            show_plan(upstream, &planned, self.client.is_some());
         }
-        let Some(client) = self.client else { return Ok(()) };
+        let Some(client) = self.client.filter(|_| !self.args.show) else { return Ok(()) };
         if !planned.is_empty() && !self.is_wanted(upstream, &planned)? {
             note("not approved");
             self.outcome = Outcome::No;
@@ -231,7 +237,14 @@ impl Approving<'_> {
                     approved.push((tool, terms));
                 }
                 Some(said) => {
-                    say(format_args!("{}  {said}", inline(&format!("{upstream}/{}", tool.name))));
+                    let id = format!("{upstream}/{}", tool.name);
+                    say(format_args!("{}  {said}", inline(&id)));
+                    if let Some(lost) = terms.loses(before.as_ref()) {
+                        note(format_args!(
+                            "  warning: {lost}; to guard it again: countersign mcp approve {} --guard as-read",
+                            word(&id)
+                        ));
+                    }
                     approved.push((tool, terms));
                 }
                 None => self.outcome = Outcome::No,
@@ -318,8 +331,10 @@ impl Approving<'_> {
             self.outcome = Outcome::No;
             return Ok(None);
         }
-        if self.client.is_none() {
-            self.row(upstream, tool, Some(&terms), false);
+        if args.show {
+            let is_approved =
+                before.as_ref().is_some_and(|it| it.value.get("definition") == Some(&json!(tool.definition)));
+            self.row(upstream, tool, Some(&terms), is_approved);
         }
         if asked.is_some() && !terms.reads && !(args.ignore.is_empty() && args.only.is_empty()) {
             note(
@@ -461,7 +476,7 @@ fn is_wanted(id: &str) -> Result<bool> {
 
 /// Asks at the terminal.
 fn ask(question: &str) -> Result<bool> {
-    note(question);
+    prompt(question);
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).context("the terminal cannot be read")?;
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))

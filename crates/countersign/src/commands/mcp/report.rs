@@ -122,11 +122,11 @@ fn show(report: &Report) {
         say(format_args!("  {}: {read} in {sessions}; {rested}", inline(tool)));
     }
     if !report.proposals.is_empty() {
-        say("\nProposed, for you to judge:");
+        say("\nSuggestions:");
     }
     for proposal in &report.proposals {
-        say(format_args!("  {}", inline(&proposal.run)));
-        say(format_args!("      {}", proposal.why.says(proposal.times)));
+        say(format_args!("  {}", inline(proposal.run.as_ref().unwrap_or(&proposal.tool))));
+        say(format_args!("      {}", proposal.says()));
     }
     if report.is_shadowed && report.shadow_in_force {
         say(
@@ -144,7 +144,7 @@ fn show_calls(tool: &str, calls: &Calls) {
         said.push(format!("{refused} refused"));
     }
     if *would_refuse > 0 {
-        said.push(format!("{would_refuse} made that would have been refused"));
+        said.push(format!("{would_refuse} went through that would have been refused"));
     }
     if *not_made > 0 {
         said.push(format!("{not_made} that would have been refused and could not be sent either"));

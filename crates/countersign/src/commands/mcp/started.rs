@@ -46,9 +46,9 @@ pub fn shadow_in_force(upstream: &str, unmapped: Unmapped) -> String {
     }
 }
 
-/// Says which calls are in doubt, as far as this caller may know, and how a person ends that.
+/// Says which calls are in doubt, as far as this caller may know, and how a person ends that. An agent knows its own.
 pub fn warn_of_doubts(client: &Client, operator: &OperatorCommands) {
-    // In an identified gate the agent may not ask; whoever starts the gate is told.
+    // Whether the gate answers was found out before.
     let Ok(list) = client.call::<EffectList>(Call::get("/v1/effects").agent(OPERATOR)) else { return };
     for effect in list.effects.iter().filter(|effect| effect.state == EffectState::InDoubt) {
         let Effect { effect: name, held_feeds, probed, call, adapter, pact, action, .. } = effect;

@@ -121,16 +121,17 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     check_reach(args, &data, &place)?;
     // What an agent reads from standard output is MCP and nothing else.
     let serves = listen.is_some() || !std::io::stdin().is_terminal();
+    let tools = read_tools(&name, &place)?;
+    let guarded = guarded(args, &tools)?;
+    // Nothing is left of a trial whose server does not start.
     if !data.exists() {
         init::make_open(config, &data)?;
     }
-    let tools = read_tools(&name, &place)?;
-    let guarded = guarded(args, &tools)?;
     let mut config = config.clone();
     config.mcp.upstreams = [(name.clone(), place.clone())].into_iter().collect();
     // The settings here may be those of another gate, and so is the socket that they name.
     config.operator_socket = None;
-    let client = open(&data, &name, &config)?;
+    let (client, is_beside) = open(&data, &name, &config)?;
     check_folder(&client, &data, &name)?;
     kept::note_start(&data, &words(args, &name, &data)?)?;
     publish(&client, OPERATOR)?;
@@ -156,9 +157,10 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     }
     approve_server_as(&client, OPERATOR, &name)?;
     watch(&client, OPERATOR, &name, args.shadow)?;
-    let operator = OperatorCommands::in_trial(&data);
+    let operator = OperatorCommands::in_trial(Client::option_for(&data, &config), is_beside);
     warn_of_doubts(&client, &operator);
-    if !serves || (listen.is_some() && std::io::stdout().is_terminal()) {
+    let is_described = !serves || (listen.is_some() && std::io::stdout().is_terminal());
+    if is_described {
         describe(args, (&name, &data), &guarded, &tools)?;
     }
     if !serves {
@@ -171,12 +173,14 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     }
     let writes = guarded.iter().filter(|it| !it.reads).count();
     let what = if args.shadow { "only watched, in shadow mode" } else { "guarded" };
-    note(format_args!(
-        "{name}: {} {what}, {} read. The ledger is in {}",
-        count(u64::try_from(writes).unwrap_or_default(), "tool", "tools"),
-        guarded.len() - writes,
-        data.display()
-    ));
+    if !is_described {
+        note(format_args!(
+            "{name}: {} {what}, {} read. The ledger is in {}",
+            count(u64::try_from(writes).unwrap_or_default(), "tool", "tools"),
+            guarded.len() - writes,
+            data.display()
+        ));
+    }
     let unmapped = if args.shadow { Unmapped::Shadow } else { Unmapped::Deny };
     // A trial that was killed is gone on with by the next one in its folder.
     let folder = data.canonicalize().unwrap_or_else(|_| data.clone()).display().to_string();
@@ -190,7 +194,7 @@ fn check_reach(args: &TryArgs, data: &Path, place: &Place) -> Result<()> {
     let shown = data.display();
     let outside = match &args.data {
         Some(_) => "leave --data out, or name a folder that the server is not given",
-        None => "name a folder that the server is not given with --data",
+        None => "with --data, name a folder outside everything the server is given",
     };
     if let Some(folder) = reach::served(data, place) {
         return Err(Failure::usage(format!(
@@ -200,20 +204,24 @@ fn check_reach(args: &TryArgs, data: &Path, place: &Place) -> Result<()> {
         .hint(outside)
         .into());
     }
-    if let Some(folder) = reach::run_in(data, place) {
+    let found = match reach::named_to_shell(data, place) {
+        Some(folder) => Some(("can be reached from a folder that the server's command names", folder)),
+        None => reach::run_in(data, place).map(|folder| ("lies in the folder that the server runs in", folder)),
+    };
+    if let Some((how, folder)) = found {
         note(format_args!(
-            "warning: {shown}, with the gate's keys, lies in the folder that the server runs in, {}. If its tools can read or write files \
-             there, the agent can take the gate over; {outside}",
+            "warning: {shown}, with the gate's keys, {how}, {}. If its tools can read or write files there, the agent controls the gate; \
+             {outside}",
             folder.display()
         ));
     }
     Ok(())
 }
 
-/// The gate of the trial: opened here, or that of another window of the same trial, which has the folder open.
-fn open(data: &Path, name: &str, config: &Config) -> Result<Client> {
+/// The gate of the trial: opened here, or that of another window of the same trial, which has the folder open; and whether it is that.
+fn open(data: &Path, name: &str, config: &Config) -> Result<(Client, bool)> {
     let error = match Client::embedded_with_socket(data, config) {
-        Ok(client) => return Ok(client),
+        Ok(client) => return Ok((client, false)),
         Err(error) => error,
     };
     match Client::nearby(data, config)? {
@@ -222,7 +230,7 @@ fn open(data: &Path, name: &str, config: &Config) -> Result<Client> {
                 "note: another window has this trial open, and its gate decides for this one too. When that window ends, start this agent \
                  again.",
             );
-            Ok(client)
+            Ok((client, true))
         }
         None => Err(in_use(error, data, name)),
     }
@@ -293,7 +301,7 @@ fn describe(args: &TryArgs, (name, data): (&str, &Path), guarded: &[Guarded<'_>]
         list(&|it| it.reads && !it.by_name),
     );
     section(
-        "Tools that read, by their names alone",
+        "Tools that read (guessed from their names)",
         "if one of these changes something, run this again with --writes TOOL",
         list(&|it| it.by_name),
     );

@@ -242,6 +242,11 @@ fn an_agent_cannot_hold_connections_by_waiting_for_the_effect_of_another() {
     assert_eq!(message(&there).replace(effect, "eff_999"), message(&not_there), "which there are is not told");
     let own = send(&server, AGENT, "GET", &format!("/v1/effects/{effect}?wait_ms=1"), &[], "").json();
     assert_eq!(own["state"], "dispatched");
+    // The same of the list.
+    let list = |who: u8| send(&server, who, "GET", "/v1/effects", &[], "").json()["effects"].clone();
+    assert_eq!(list(AGENT)[0]["effect"], json!(effect));
+    assert_eq!(list(ROLELESS), json!([]));
+    assert_eq!(list(ADMIN)[0]["agent"], own["agent"]);
 }
 
 #[test]

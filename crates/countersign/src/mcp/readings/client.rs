@@ -269,16 +269,16 @@ impl GateClient {
         delivery: &Delivery,
     ) -> Result<String, Refusal> {
         let session = &seen.session;
-        let open = |follows| self.open_session(follows).map_err(|error| Refusal::no_gate(&error));
+        let open = |follows| self.open_session(follows).map_err(|error| self.no_gate(&error));
         // A client with a session of its own has no other: what it read there counts, whatever it names.
         if session.is_stateless && named.is_some() {
             return named_in(delivery).map(|named| named.name).ok_or_else(Refusal::unknown_session);
         }
         if session.is_stateless {
-            let log = self.log().map_err(|error| Refusal::no_gate(&error))?;
+            let log = self.log().map_err(|error| self.no_gate(&error))?;
             let SessionOpened { session: name, .. } = open(None)?;
             lock(delivery.marks()).is_in(log);
-            let secret = random_key().map_err(|error| Refusal::no_gate(&error))?;
+            let secret = random_key().map_err(|error| self.no_gate(&error))?;
             let named = Named { told: format!("{name}.{secret}"), name: name.clone() };
             let forgotten = session.sessions.opened(named, delivery.marks());
             // No one can name them any more.
@@ -289,7 +289,7 @@ impl GateClient {
         if let Some(name) = &*name {
             return Ok(name.clone());
         }
-        let log = self.log().map_err(|error| Refusal::no_gate(&error))?;
+        let log = self.log().map_err(|error| self.no_gate(&error))?;
         let expired = session.notes.as_ref().map(|notes| notes.sweep(&log)).unwrap_or_default();
         expired.iter().for_each(|name| self.close_named(name, &session.marks));
         let cut_off = match session.cut_off(&log) {

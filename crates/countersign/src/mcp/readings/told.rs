@@ -2,12 +2,13 @@
 
 use crate::mcp::gated::CONTINUE;
 use crate::mcp::names::Names;
-use crate::mcp::operator::OperatorCommands;
+use crate::mcp::operator::{OperatorCommands, Volatile};
 use crate::mcp::refusal::TEXT_BYTES_MAX;
 use countersign_api::{Change, ChangedReading, Verdict, VerdictKind};
 use countersign_core::call::FoundCode;
 use countersign_core::json::parse_answer;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// The most that a refusal says before what has changed, and behind it. Together with what is told of changes, that is no more than a text.
@@ -37,6 +38,28 @@ fn call(names: &Names, changed: &ChangedReading) -> Value {
     let ChangedReading { upstream, tool, arguments, .. } = changed;
     let arguments = parse_answer(arguments).unwrap_or_else(|_| json!({}));
     json!({"upstream": upstream, "tool": names.of(upstream, tool), "arguments": arguments})
+}
+
+/// Puts those first whose arguments share a value with the call's: where there is no room for all, these are what the call is about.
+pub fn about_first(changed: &mut [ChangedReading], arguments: &str) {
+    let said = values(arguments);
+    changed.sort_by_cached_key(|it| values(&it.arguments).is_disjoint(&said));
+}
+
+/// The texts and numbers in arguments.
+fn values(arguments: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut left = vec![parse_answer(arguments).unwrap_or_default()];
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Array(items) => left.extend(items),
+            Value::Object(members) => left.extend(members.into_iter().map(|(_, value)| value)),
+            Value::String(text) => drop(found.insert(text)),
+            Value::Number(number) => drop(found.insert(number.to_string())),
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+    found
 }
 
 /// Whom a refusal is told.
@@ -84,13 +107,10 @@ fn written(
     text.push_str("Nothing was sent. ");
     match untold.as_slice() {
         _ if !volatile.is_empty() => {
-            let tools: Vec<String> = volatile.iter().map(|it| names.of(&it.upstream, &it.tool)).collect();
-            let tools = cut(tools.join(", "), at_most(BESIDE_MORE_BYTES_MAX));
-            let _ = write!(
-                text,
-                "In this session no further try helps. Begin a new session (connect to this server anew) and do it there without \
-                 calling {tools}, or ask an operator."
-            );
+            let calls: Vec<String> = volatile.iter().map(|it| named(names, it)).collect();
+            let calls = cut(calls.join(", "), at_most(PART_BYTES_MAX));
+            let _ =
+                write!(text, "Retrying in this session will not help. Reconnect, and do it without calling {calls}.");
         }
         [] => text.push_str("If it is still right, make the same call again."),
         tools => {
@@ -108,9 +128,10 @@ fn written(
         }
     }
     for it in &volatile {
-        let ChangedReading { upstream, tool, volatile, .. } = it;
+        let ChangedReading { upstream, tool, arguments, volatile: paths, .. } = it;
         let name = names.of(upstream, tool);
-        let _ = write!(text, "\n{}", hearer.operator.of_volatile((&name, upstream, tool), volatile));
+        let volatile = Volatile { name: &name, upstream, tool, arguments, paths };
+        let _ = write!(text, "\n{}", hearer.operator.of_volatile(volatile));
     }
     cut(text, at_most(TEXT_BYTES_MAX))
 }
@@ -244,4 +265,27 @@ fn became(verdict: &Verdict) -> Option<String> {
         (None, None) => String::new(),
     };
     Some(format!("{became}{place}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_call_is_about_is_told_first() {
+        let reading = |arguments: &str| ChangedReading {
+            upstream: "shop".to_owned(),
+            tool: "get_stock".to_owned(),
+            arguments: arguments.to_owned(),
+            unsure: false,
+            changes: Vec::new(),
+            told: false,
+            volatile: Vec::new(),
+        };
+        let mut changed =
+            [r#"{"item":"i3"}"#, r#"{"at":[{"item":"i1"}]}"#, r#"{"item":"i2"}"#, r#"{"id":7}"#].map(reading);
+        about_first(&mut changed, r#"{"qty":7,"item":"i1"}"#);
+        let order: Vec<&str> = changed.iter().map(|it| it.arguments.as_str()).collect();
+        assert_eq!(order, [r#"{"at":[{"item":"i1"}]}"#, r#"{"id":7}"#, r#"{"item":"i3"}"#, r#"{"item":"i2"}"#]);
+    }
 }

@@ -19,8 +19,25 @@ pub struct Proposal {
     pub why: Why,
     /// How often that was seen.
     pub times: u64,
-    /// The command for an admin.
-    pub run: String,
+    /// The command for an admin; none where it would take more out of the guard than what was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// Whether the command takes all of the tool out of the guard.
+    pub unguards: bool,
+}
+
+impl Proposal {
+    /// Why, in words, and what it costs.
+    pub fn says(&self) -> String {
+        let why = self.why.says(self.times);
+        match (&self.run, self.unguards) {
+            (None, _) => format!(
+                "{why}; its agents should ask for something that does not change by itself, such as the same without a clock or a random value"
+            ),
+            (Some(_), true) => format!("{why}. With this, no write rests on anything that it answers"),
+            (Some(_), false) => why,
+        }
+    }
 }
 
 /// Why something is proposed.
@@ -62,7 +79,8 @@ pub(super) fn proposals(report: &Report, readings: &Readings, trial: Option<&[St
         tool: tool.clone(),
         why: Why::Unguarded,
         times: calls.calls,
-        run: at.guard(tool, "as-read"),
+        run: Some(at.guard(tool, "as-read")),
+        unguards: false,
     });
     let of_readings = readings
         .tools()
@@ -85,14 +103,16 @@ fn volatile(name: &str, tool: &Tool, at: At<'_>) -> Option<Proposal> {
         return None;
     }
     // Where all of it differs, leaving it out leaves nothing.
-    let run = match paths.iter().any(|path| *path == WHOLE) {
-        true => at.guard(name, "none"),
+    let unguards = paths.iter().any(|path| *path == WHOLE);
+    let run = match unguards {
+        // One query with a clock in it says nothing of the others.
+        true => (!tool.takes_arguments).then(|| at.guard(name, "none")),
         false => {
             let paths: Vec<&str> = paths.iter().map(|path| path.as_str()).collect();
-            at.ignore(name, &paths.join(","))
+            Some(at.ignore(name, &paths.join(",")))
         }
     };
-    Some(Proposal { tool: name.to_owned(), why, times, run })
+    Some(Proposal { tool: name.to_owned(), why, times, run, unguards })
 }
 
 fn unused(name: &str, report: &Report, tool: &Tool, at: At<'_>) -> Option<Proposal> {
@@ -100,8 +120,14 @@ fn unused(name: &str, report: &Report, tool: &Tool, at: At<'_>) -> Option<Propos
     // Where nothing is written at all, nothing can rest on anything.
     let writes = report.calls.values().any(|calls| calls.calls > 0);
     let is_unused = writes && read.rested_on == 0 && read.readings >= UNUSED_MIN && tool.is_guarded;
-    let run = at.guard(name, "none");
-    is_unused.then(|| Proposal { tool: name.to_owned(), why: Why::NeverUsed, times: read.readings, run })
+    let run = Some(at.guard(name, "none"));
+    is_unused.then(|| Proposal {
+        tool: name.to_owned(),
+        why: Why::NeverUsed,
+        times: read.readings,
+        run,
+        unguards: true,
+    })
 }
 
 /// Where the commands are run: at a gate, or in a trial, which is started again with another option.

@@ -43,6 +43,8 @@ pub(super) struct Tool {
     pub(super) volatile: BTreeSet<String>,
     /// How often it did.
     pub(super) volatile_count: u64,
+    /// Whether it is called with arguments: then what one call answers says little of the others.
+    pub(super) takes_arguments: bool,
 }
 
 impl Readings {
@@ -58,11 +60,12 @@ impl Readings {
         let Some(held) = Held::of(fact) else { return };
         let place = &held.reading.place;
         let tool = self.tools.entry(place.tool_name()).or_default();
-        let name = (place.tool_name(), called(&place.tool, &place.arguments));
+        let name = (place.tool_name(), called(&place.tool_name(), &place.arguments));
         self.called.insert(held.fact.clone(), name);
         let (digest, projection) = (held.digest, held.reading.projection.clone());
         let latest = Latest { digest, projection, content: held.reading.content.clone() };
         let before = self.latest.insert(place.name(), latest);
+        tool.takes_arguments |= !["", "{}"].contains(&place.arguments.trim());
         if is_told {
             return;
         }

@@ -118,7 +118,7 @@ fn in_shadow_mode_a_guarded_call_is_made_and_the_report_says_that_it_would_have_
     assert_eq!(found["is_shadowed"], true);
     client.end();
     let said = shop.run_ok(&["mcp", "report", "--data", "data"]);
-    assert!(said.contains("shop/sell: 3 calls, 2 made that would have been refused"), "{said}");
+    assert!(said.contains("shop/sell: 3 calls, 2 went through that would have been refused"), "{said}");
     assert!(said.contains("get_stock {\"item\":\"tea\"} read differently right before the call"), "{said}");
     assert!(shop.run_ok(&["audit", "--data", "data"]).contains("same"), "an audit decides the same");
     // One setting, and nothing else.

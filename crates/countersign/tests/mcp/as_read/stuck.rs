@@ -16,7 +16,7 @@ fn a_reading_that_always_differs_says_what_helps_and_not_what_does_not() {
         let said = text(&refused);
         assert!(said.contains("get_clock differs whenever it is read, at /ticks"), "{said}");
         assert!(!said.contains("make the same call again") && !said.contains("get_clock again"), "{said}");
-        assert!(said.contains("new session"), "{said}");
+        assert!(said.contains("Reconnect"), "{said}");
         assert!(said.contains("countersign mcp approve shop/get_clock --ignore /ticks"), "{said}");
         assert_eq!(meta(&refused)["retry"], json!({"how": "never"}), "{refused}");
     }
@@ -37,6 +37,7 @@ fn of_an_answer_that_differs_as_a_whole_no_one_is_told_to_ignore_all_of_it() {
     let said = text(&refused);
     assert!(said.contains("get_time differs whenever it is read. An operator can"), "{said}");
     assert!(!said.contains("--ignore"), "that would switch the guard off: {said}");
+    assert!(said.contains("no write rests on anything that it answers"), "it says what is lost: {said}");
     assert_eq!((meta(&refused)["retry"]["how"].as_str(), shop.count("sell")), (Some("never"), 0), "{refused}");
 }
 
@@ -102,4 +103,24 @@ fn an_argument_that_is_missing_is_called_that() {
     assert!(text(&refused).contains("`continuation` is missing"), "{refused}");
     assert!(!text(&refused).contains("not known"), "{refused}");
     assert_eq!(meta(&refused)["retry"], json!({"how": "change"}), "{refused}");
+}
+
+#[test]
+fn a_session_whose_reading_is_taken_out_of_the_guard_is_told_to_begin_again() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    client.call("get_time", &json!({}));
+    let (code, said) =
+        shop.run(&["mcp", "approve", "--yes", "--server", gate.url(), "shop/get_time", "--guard", "none"]);
+    assert!(code == Some(0) && said.contains("no write rests on anything that it answers"), "{said}");
+    let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
+    assert_eq!(meta(&refused)["code"], "reading_unread", "{refused}");
+    assert_eq!(meta(&refused)["retry"], json!({"how": "never"}), "{refused}");
+    let said = text(&refused);
+    assert!(said.contains("new session") && !said.contains("--guard as-read"), "{said}");
+    assert_eq!(shop.count("sell"), 0, "the server never saw it");
+    client.end();
+    let mut client = shop.client_of(&gate);
+    assert!(!is_error(&client.call("sell", &json!({"item": "tea", "count": 1}))));
 }

@@ -48,7 +48,7 @@ fn after_a_restart_the_first_write_is_told_at_once_whose_turn_it_is_and_what_to_
     let said = text(&refused);
     let effect =
         said.split("countersign effect resolve ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
-    assert!(said.contains(&format!("{effect} has the turn at `shop` since ")), "{said}");
+    assert!(said.contains(&format!("{effect} has held `shop` since ")), "{said}");
     assert_eq!(shop.count("sell"), 1, "the server never saw it");
     shop.run_ok(&["effect", "resolve", effect, "settled", "--reason", "it is in the books", "--server", gate.url()]);
     shop.mood("");

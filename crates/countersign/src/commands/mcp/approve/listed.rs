@@ -7,7 +7,7 @@ use crate::mcp::direct::{Direct, not_listed};
 use crate::mcp::settings::Place;
 use crate::mcp::tool::Tool;
 use crate::mcp::upstream::Alive;
-use crate::terminal::{count, note};
+use crate::terminal::{count, inline, note};
 use anyhow::{Context as _, Result};
 use std::time::Duration;
 
@@ -35,7 +35,9 @@ pub fn read_tools(upstream: &str, place: &Place) -> Result<Vec<Tool>> {
         let tools = match tokio::time::timeout(QUIET_FOR, &mut reading).await {
             Ok(tools) => tools,
             Err(_) => {
-                note(format_args!("waiting for the MCP server `{upstream}`; some are fetched first. It has a minute"));
+                note(format_args!(
+                    "waiting up to a minute for the MCP server `{upstream}` (its package may be downloading)"
+                ));
                 reading.await
             }
         };
@@ -53,20 +55,28 @@ fn not_read(upstream: &str, place: &Place, why: &str) -> Failure {
     let Place::Command(program) = place else {
         return failure.hint("is it running, and is that its address?");
     };
-    if why.starts_with("cannot start") {
-        return failure.hint("is it installed, and in PATH? Name the program as you would in a terminal");
+    let name = program.words.first().map(String::as_str).unwrap_or_default();
+    if why.contains("could not be started") {
+        let (is_path, name) = (name.contains('/'), inline(name));
+        return failure.hint(match is_path {
+            true => format!("is {name} there, and may it be run?"),
+            false => format!("`{name}` is not on the PATH, or may not be run: install it, or name it by its path"),
+        });
     }
     let unset = |name: &&str| std::env::var_os(name).is_some() && !program.env.iter().any(|(known, _)| known == name);
     let proxies: Vec<&str> = PROXIES.into_iter().filter(unset).collect();
     let failure = failure.hint(
-        "what it said is above, if anything. It does not get your environment: --env NAME passes on what it needs, or `env` in \
+        "its messages, if any, are above. It does not inherit your environment: --env NAME passes on what it needs, or `env` in \
          countersign.toml",
     );
     match proxies.as_slice() {
         [] => failure,
         proxies => {
             let options: Vec<String> = proxies.iter().map(|name| format!("--env {name}")).collect();
-            failure.hint(format!("here a proxy is set, which it does not know of: {}", options.join(" ")))
+            failure.hint(format!(
+                "a proxy is set here that the server does not see; pass it on with {}",
+                options.join(" ")
+            ))
         }
     }
 }

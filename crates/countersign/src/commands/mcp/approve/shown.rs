@@ -3,8 +3,10 @@
 use super::changes::changes;
 use super::facts::current;
 use super::{Planned, Terms};
-use crate::client::Client;
+use crate::client::{Call, Client};
 use crate::commands::screened::found_in_json;
+use crate::commands::{Connection, fact_path, is_refused_as};
+use crate::config::Config;
 use crate::mcp::draft::only_reads;
 use crate::mcp::gate::{AS_READ, tool_fact};
 use crate::mcp::settings::Guard;
@@ -12,8 +14,21 @@ use crate::mcp::shell::word;
 use crate::mcp::tool::Tool;
 use crate::terminal::{inline, note, say};
 use anyhow::{Context as _, Result};
-use countersign_api::FactResponse;
+use countersign_api::{ErrorCode, FactResponse};
 use serde_json::{Value, json};
+
+/// The gate to ask how tools are approved now; `None`, with a word about it, where it does not say. To read definitions takes no gate.
+pub(super) fn approved_now(connection: &Connection, config: &Config) -> Option<Client> {
+    let asked = connection.client(config).and_then(|client| {
+        let nothing = tool_fact("none", "none")?;
+        match client.call_once::<FactResponse>(Call::get(fact_path(&nothing))) {
+            Err(error) if !is_refused_as(&error, ErrorCode::FactNotFound) => Err(error),
+            _ => Ok(client),
+        }
+    });
+    let unknown = |error: &anyhow::Error| note(format_args!("note: how they are approved now is not shown: {error}"));
+    asked.inspect_err(unknown).ok()
+}
 
 /// What has changed in a definition since it was approved.
 pub(super) fn show_changes(before: Option<&FactResponse>, tool: &Tool) -> Result<()> {
@@ -28,17 +43,19 @@ pub(super) fn show_changes(before: Option<&FactResponse>, tool: &Tool) -> Result
 }
 
 /// What becomes of each tool, in one place at the end of what scrolls by.
-pub(super) fn show_plan(upstream: &str, planned: &[Planned<'_>]) {
+pub(super) fn show_plan(upstream: &str, planned: &[Planned<'_>], is_known: bool) {
     let width = planned.iter().map(|it| inline(&it.tool.name).chars().count()).max().unwrap_or_default();
     say(format_args!("\n{upstream}:"));
     for it in planned {
         let Planned { tool, terms, before, .. } = it;
         let since = match before {
+            None if !is_known => "",
             None => "new",
             Some(_) if it.is_redefined() => "changed",
             Some(_) => "approved before",
         };
-        say(format_args!("  {:width$}  {:28}  {since}", inline(&tool.name), terms.kind()));
+        let line = format!("  {:width$}  {:31}  {since}", inline(&tool.name), terms.kind());
+        say(line.trim_end());
     }
 }
 

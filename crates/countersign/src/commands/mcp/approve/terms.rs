@@ -97,6 +97,8 @@ impl Terms {
                     propose(name, true);
                     own.to_vec()
                 }
+                // Nothing is named: all of it is compared again.
+                (given, _) if given.iter().all(String::is_empty) => Vec::new(),
                 (given, _) => given.to_vec(),
             }
         };
@@ -112,10 +114,22 @@ impl Terms {
     /// What becomes of the tool, in a few words.
     pub fn kind(&self) -> &'static str {
         match (self.reads, self.by_name, self.guard) {
-            (true, true, _) => "only reads, by its name alone",
-            (true, false, _) => "only reads",
+            (true, true, _) => "reads only (guessed from its name)",
+            (true, false, _) => "reads only",
             (false, _, Some(Guard::AsRead)) => "guarded as read",
             (false, _, _) => "may change something",
+        }
+    }
+
+    /// What is lost with a guard that the tool had before.
+    pub(super) fn loses(&self, before: Option<&FactResponse>) -> Option<&'static str> {
+        let was = |name: &str| before.and_then(|before| before.value.get(name));
+        let was_guarded = was("guard").and_then(Value::as_str) == Some(AS_READ);
+        let was_reading = was("read_only").and_then(Value::as_bool) == Some(true);
+        match (was_guarded && self.guard != Some(Guard::AsRead), was_reading) {
+            (false, _) => None,
+            (true, true) => Some("from now on no write rests on anything that it answers, whatever it is asked"),
+            (true, false) => Some("from now on its calls do not rest on what their agents have read"),
         }
     }
 
@@ -138,7 +152,7 @@ impl Terms {
         };
         say(format_args!("    {}{proposed}", all.join("; ")));
         if self.guard == Some(Guard::AsRead) && self.reads && !tool.read_only && !self.by_name {
-            note("    the gate may read it again at any time, so be sure that it changes nothing");
+            note("    the gate may read it again at any time, make sure it changes nothing");
         }
     }
 }
