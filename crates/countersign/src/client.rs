@@ -12,6 +12,7 @@ mod signer;
 
 use crate::commands::Failure;
 use crate::config::{Config, OPERATOR_SOCKET, OperatorSocket};
+use crate::tls::Files;
 use anyhow::Result;
 use attempts::{Attempts, Lost, Next};
 use countersign_api::{AGENT_HEADER, ErrorBody, ErrorCode, ErrorDetail};
@@ -147,9 +148,14 @@ impl Call {
 }
 
 impl Client {
-    /// A gate that runs at this address.
+    /// A gate that runs at this address; over TLS, with a certificate from a public authority.
     pub fn remote(server: &str) -> Result<Self> {
-        Ok(Self { way: Way::Remote(remote::Remote::new(server)?), signer: None })
+        Self::trusting(server, &Files::default())
+    }
+
+    /// The same, with whom to trust over TLS and what to show.
+    pub fn trusting(server: &str, trust: &Files) -> Result<Self> {
+        Ok(Self { way: Way::Remote(remote::Remote::new(server, trust)?), signer: None })
     }
 
     /// The gate that runs on this data folder, if its socket for operators answers.
