@@ -43,8 +43,8 @@ impl TlsSettings {
             bail_hinted!("`tls.client_ca` is for a listener with a certificate"; "name its own with `certificate` and `key`");
         }
         let about_clients = [("crl", files.crl.is_some()), ("spiffe", rules.spiffe.is_some())];
-        let about_clients = about_clients.into_iter().chain([("require_client_certificate", rules.require)]);
-        if let Some((key, _)) = about_clients.filter(|(_, is_set)| *is_set && files.ca.is_none()).next() {
+        let mut about_clients = about_clients.into_iter().chain([("require_client_certificate", rules.require)]);
+        if let Some((key, _)) = about_clients.find(|(_, is_set)| *is_set && files.ca.is_none()) {
             bail_hinted!(
                 "`tls.{key}` is about certificates of clients, and no one is trusted to issue them";
                 "name the file with their authorities with `client_ca`"

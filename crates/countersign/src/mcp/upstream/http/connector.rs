@@ -81,7 +81,7 @@ impl Service<Uri> for Connector {
             let shaken = tokio::time::timeout(within, connector.connect(server_name(host)?, stream.into_inner())).await;
             let stream =
                 shaken.map_err(|_| Why::of_time(host))?.map_err(|error| Why::of(&error, Side::Client, host))?;
-            Ok(Stream::Tls { stream: TokioIo::new(stream), host: host.to_owned(), is_answered: false })
+            Ok(Stream::Tls { stream: Box::new(TokioIo::new(stream)), host: host.to_owned(), is_answered: false })
         })
     }
 }
@@ -90,7 +90,7 @@ impl Service<Uri> for Connector {
 pub enum Stream {
     Plain(TokioIo<TcpStream>),
     Tls {
-        stream: TokioIo<TlsStream<TcpStream>>,
+        stream: Box<TokioIo<TlsStream<TcpStream>>>,
         host: String,
         /// Whether the other side has ever sent anything but its handshake.
         is_answered: bool,
