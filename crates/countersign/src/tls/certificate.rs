@@ -72,8 +72,10 @@ impl fmt::Debug for Certificate {
 
 impl Named {
     pub(super) fn of(certificate: &CertificateDer<'_>, spiffe: Option<&str>) -> Self {
-        // It was verified, so it can be read.
-        let Ok(read) = EndEntityCert::try_from(certificate) else { return Self::default() };
+        let Ok(read) = EndEntityCert::try_from(certificate) else {
+            // It was verified, so it can be read; but one that names no one would let anyone sign.
+            return Self { unfit: Some("it cannot be read".to_owned()), ..Self::default() };
+        };
         let mut named = Self { key: key(&read.subject_public_key_info()), ..Self::default() };
         for rest in read.valid_uri_names().filter_map(|uri| uri.strip_prefix(spiffe?)) {
             match AgentId::new(rest) {

@@ -2,6 +2,7 @@
 
 use super::client::Client;
 use super::*;
+use crate::terminal::Report;
 use countersign_testing::certificates::{Authority, Wanted};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -38,7 +39,7 @@ fn files_that_cannot_be_used_are_said_with_what_to_do() {
     ] {
         let both = [Acceptor::new(files.clone(), Rules::default()).err(), Client::new(files.clone()).err()];
         for error in both {
-            let said = format!("{:#}", error.unwrap_or_else(|| panic!("{part} is not said")));
+            let said = Report::of_error(&error.unwrap_or_else(|| panic!("{part} is not said"))).to_string();
             assert!(said.contains(part) && said.contains("hint: "), "{said}");
             assert!(!said.contains("PRIVATE"), "{said}");
         }
@@ -93,6 +94,6 @@ fn a_certificate_to_try_things_out_is_trusted_by_its_authority_again_after_a_res
         assert_eq!(found & 0o777, mode, "{name}");
     }
     std::fs::write(folder.path().join("tls/ca.key"), "no key").unwrap();
-    let said = format!("{:#}", dev::make(folder.path(), listen).err().unwrap());
+    let said = Report::of_error(&dev::make(folder.path(), listen).err().unwrap()).to_string();
     assert!(said.contains("hint: remove "), "{said}");
 }

@@ -7,6 +7,9 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+/// How many of the names in a certificate are said: it may have thousands.
+const NAMES_SHOWN_MAX: usize = 8;
+
 /// On which side the error was met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -161,7 +164,7 @@ fn certificate(error: &CertificateError, side: Side, other: &str) -> Why {
         Wrong::NotValidForNameContext { presented, .. } if !presented.is_empty() => Why::new(
             format!(
                 "{whose} is for other names: {}",
-                presented.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ")
+                presented.iter().take(NAMES_SHOWN_MAX).map(|name| plain(name)).collect::<Vec<_>>().join(", ")
             ),
             "call it by one of these, or get it a certificate that has this name as a subjectAltName",
         ),
