@@ -20,7 +20,11 @@ fn files_that_cannot_be_used_are_said_with_what_to_do() {
     write("empty.pem", "");
     write("broken.pem", "-----BEGIN CERTIFICATE-----\nnot base64\n-----END CERTIFICATE-----\n");
     write("open.key", &server.key);
-    std::fs::set_permissions(folder.path().join("open.key"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    // A file that could be a key's, but for what is in it.
+    write("none.key", &server.certificate);
+    for (name, mode) in [("open.key", 0o644), ("none.key", 0o600)] {
+        std::fs::set_permissions(folder.path().join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
     let good = Files { certificate: path("server.pem"), key: path("server.key"), ..Files::default() };
     assert!(Acceptor::new(good.clone(), Rules::default()).is_ok());
     for (files, part) in [
@@ -28,7 +32,7 @@ fn files_that_cannot_be_used_are_said_with_what_to_do() {
         (Files { certificate: path("empty.pem"), ..good.clone() }, "there is no certificate in "),
         (Files { certificate: path("broken.pem"), ..good.clone() }, "cannot read a certificate in "),
         (Files { certificate: path("server.key"), ..good.clone() }, "there is no certificate in "),
-        (Files { key: path("server.pem"), ..good.clone() }, "there is no private key in "),
+        (Files { key: path("none.key"), ..good.clone() }, "there is no private key in "),
         (Files { key: path("other.key"), ..good.clone() }, "do not go together"),
         (Files { key: path("open.key"), ..good.clone() }, "can be read by everyone"),
         (Files { ca: path("empty.pem"), ..good.clone() }, "there is no certificate in "),
