@@ -54,9 +54,17 @@ pub const NGINX: Program = Program {
     otherwise: "install nginx, so that it is in PATH",
 };
 
-/// Guides ask the gate over HTTP with it.
+/// Tests and guides ask the gate over HTTP with it.
 pub const CURL: Program =
     Program { executable: "curl", also_in: &[], package: "curl", otherwise: "install curl, so that it is in PATH" };
+
+/// Tests and guides speak TLS with it, and guides make certificates with it.
+pub const OPENSSL: Program = Program {
+    executable: "openssl",
+    also_in: &[],
+    package: "openssl",
+    otherwise: "install OpenSSL 3 or later, so that openssl is in PATH",
+};
 
 /// Finds each program or installs it; the answer says where each one is.
 pub fn provide(programs: &[&Program]) -> Result<Vec<PathBuf>> {

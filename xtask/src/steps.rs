@@ -48,7 +48,7 @@ const STEPS: &[Step] = &[
     step("clippy", &[&setup::C_COMPILER], |root| {
         succeeds(cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
     }),
-    step("test", &[&setup::C_COMPILER, &setup::POSTGRESQL, &setup::STRACE], |root| {
+    step("test", &[&setup::C_COMPILER, &setup::POSTGRESQL, &setup::STRACE, &setup::CURL, &setup::OPENSSL], |root| {
         // The OpenAPI document is made only where it is compared: nothing else builds what describes the types.
         let document =
             ["test", "--package", "countersign-api", "--features", "document", "--locked", "--test", "golden"];
@@ -59,7 +59,11 @@ const STEPS: &[Step] = &[
     step("interop", &[&setup::C_COMPILER], interop::run),
     step("mcp", &[&setup::C_COMPILER], mcp::run),
     step("python", &[&setup::C_COMPILER], python::run),
-    step("guides", &[&setup::C_COMPILER, &setup::POSTGRESQL, &setup::NGINX, &setup::CURL], guides::run),
+    step(
+        "guides",
+        &[&setup::C_COMPILER, &setup::POSTGRESQL, &setup::NGINX, &setup::CURL, &setup::OPENSSL],
+        guides::run,
+    ),
     step("docs", &[&setup::C_COMPILER], |root| {
         let mut command = cargo(root, &["doc", "--no-deps", "--workspace", "--locked"]);
         command.env("RUSTDOCFLAGS", "-D warnings");

@@ -138,6 +138,10 @@ codes! {
     NotAuthorised = 403,
     /// The agent is registered, and not active.
     AgentNotActive = 403,
+    /// The client certificate of the connection does not count any more.
+    CertificateRefused = 403,
+    /// The client certificate of the connection names someone else than who signed.
+    CertificateMismatch = 403,
     /// The agent is not registered.
     UnknownAgent = 403,
     /// The pact does not let the agent do this, whatever the parameters and facts are.
@@ -296,6 +300,8 @@ impl ErrorCode {
             Self::CrossOrigin => "cross_origin",
             Self::NotAuthorised => "not_authorised",
             Self::AgentNotActive => "agent_not_active",
+            Self::CertificateRefused => "certificate_refused",
+            Self::CertificateMismatch => "certificate_mismatch",
             Self::UnknownAgent => "unknown_agent",
             Self::NotAllowed => "not_allowed",
             Self::TrustTooLow => "trust_too_low",

@@ -1,21 +1,26 @@
-//! The gate over HTTP: 64 connections on loopback, each with one action on its way.
+//! The gate over HTTP: 64 connections on loopback, each with one action on its way; in clear, and over TLS.
 
 use super::workload::{Bench, body};
 use anyhow::{Context as _, Result, bail};
 use countersign::measured::serve_on;
+use countersign::measured::tls::{Acceptor, Client as TlsClient, Files, Listener, Rules};
 use countersign_core::identity::{BatchDigests, KeyName};
 use countersign_core::ids::{AgentId, Digest};
 use countersign_engine::gate::Gate;
 use countersign_signature::{BATCH_PATH, Signable, sign};
+use countersign_testing::certificates::Authority;
 use ed25519_dalek::SigningKey;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// Connections, each with one action on its way.
 const CONNECTIONS: u64 = 64;
@@ -38,7 +43,47 @@ pub fn http(bench: &mut Bench, accounts: u64, seconds: f64) -> Result<HttpResult
     let numbers = bench.take_numbers(1 << 32);
     let gate = Arc::clone(&bench.gate);
     let time = Duration::from_secs_f64(seconds);
-    serving(&runtime, gate, async |address| load(address, accounts, numbers, time).await)
+    serving(&runtime, gate, None, async |address| {
+        load(accounts, numbers, time, async || plainly(address).await, address).await
+    })
+}
+
+/// The same over TLS, and how many connections a second it takes to be opened one after the other.
+pub fn https(bench: &mut Bench, folder: &Path, accounts: u64, seconds: f64) -> Result<(HttpResult, f64)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let numbers = bench.take_numbers(1 << 32);
+    let gate = Arc::clone(&bench.gate);
+    let time = Duration::from_secs_f64(seconds);
+    std::fs::create_dir_all(folder)?;
+    let authority = Authority::new("bench")?;
+    authority.server(&["127.0.0.1"])?.write(folder, "server")?;
+    std::fs::write(folder.join("ca.pem"), &authority.pem)?;
+    let file = |name: &str| Some(folder.join(name));
+    let own = Files { certificate: file("server.pem"), key: file("server.key"), ..Files::default() };
+    let acceptor = Acceptor::new(own, Rules::default())?;
+    let trust = TlsClient::new(Files { ca: file("ca.pem"), ..Files::default() })?;
+    let mut opened_per_s = 0.0;
+    let result = serving(&runtime, gate, Some(acceptor), async |address| {
+        let (started, mut opened) = (Instant::now(), 0_u32);
+        while started.elapsed() < Duration::from_secs(1) {
+            drop(encrypted(address, &trust).await?);
+            opened += 1;
+        }
+        opened_per_s = f64::from(opened) / started.elapsed().as_secs_f64();
+        load(accounts, numbers, time, async || encrypted(address, &trust).await, address).await
+    })?;
+    Ok((result, opened_per_s))
+}
+
+async fn plainly(address: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+async fn encrypted(address: SocketAddr, trust: &TlsClient) -> Result<TlsStream<TcpStream>> {
+    let name = address.ip().into();
+    Ok(TlsConnector::from(trust.config()).connect(name, plainly(address).await?).await?)
 }
 
 /// Signed actions: the same, except that each request is signed, ahead of time and within the window, so that the load
@@ -50,7 +95,7 @@ pub fn http_signed(bench: &mut Bench, accounts: u64, requests: u64) -> Result<Ht
     let numbers = bench.take_numbers(requests);
     let gate = Arc::clone(&bench.gate);
     let origin = gate.origin().to_owned();
-    serving(&runtime, gate, async |address| {
+    serving(&runtime, gate, None, async |address| {
         let mut ready = Vec::new();
         for client in 0..CONNECTIONS {
             let mine = (numbers + client..numbers + requests).step_by(CONNECTIONS as usize);
@@ -82,7 +127,7 @@ pub fn http_batched(bench: &mut Bench, accounts: u64, batches: u64) -> Result<Ht
     let numbers = bench.take_numbers(batches * BATCHED);
     let gate = Arc::clone(&bench.gate);
     let origin = gate.origin().to_owned();
-    let result = serving(&runtime, gate, async |address| {
+    let result = serving(&runtime, gate, None, async |address| {
         let mut ready = Vec::new();
         for (client, (_, key)) in (0..BATCHING).zip(&agents) {
             let mine = (client..batches).step_by(BATCHING as usize);
@@ -153,12 +198,14 @@ fn signed(key: &SigningKey, origin: &str, address: SocketAddr, number: u64, acco
 fn serving(
     runtime: &Runtime,
     gate: Arc<Gate>,
+    acceptor: Option<Arc<Acceptor>>,
     load: impl AsyncFnOnce(SocketAddr) -> Result<HttpResult>,
 ) -> Result<HttpResult> {
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel::<()>();
+        let listener = Listener::port(listener, acceptor);
         let server = tokio::spawn(serve_on(gate, Arc::default(), listener, async {
             // Dropped or sent, both mean the end.
             let _ = stopped.await;
@@ -170,11 +217,21 @@ fn serving(
     })
 }
 
-async fn load(address: SocketAddr, accounts: u64, numbers: u64, time: Duration) -> Result<HttpResult> {
+async fn load<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    accounts: u64,
+    numbers: u64,
+    time: Duration,
+    open: impl AsyncFn() -> Result<S>,
+    address: SocketAddr,
+) -> Result<HttpResult> {
+    let mut streams = Vec::new();
+    for _ in 0..CONNECTIONS {
+        streams.push(open().await?);
+    }
     let started = Instant::now();
     let mut clients = Vec::new();
-    for client in 0..CONNECTIONS {
-        clients.push(tokio::spawn(one_client(address, numbers + client, accounts, started + time)));
+    for (client, stream) in (0..CONNECTIONS).zip(streams) {
+        clients.push(tokio::spawn(one_client(stream, address, numbers + client, accounts, started + time)));
     }
     gathered(clients, started).await
 }
@@ -190,9 +247,13 @@ async fn gathered(clients: Vec<JoinHandle<Result<Vec<Duration>>>>, started: Inst
     Ok(HttpResult { per_s: waits.len() as f64 / took, p50_us: at(50), p99_us: at(99) })
 }
 
-async fn one_client(address: SocketAddr, first: u64, accounts: u64, until: Instant) -> Result<Vec<Duration>> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
+async fn one_client(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    address: SocketAddr,
+    first: u64,
+    accounts: u64,
+    until: Instant,
+) -> Result<Vec<Duration>> {
     let (mut waits, mut number, mut buffer) = (Vec::new(), first, Vec::with_capacity(8192));
     while Instant::now() < until {
         let body = body(number, number % accounts);
@@ -204,6 +265,7 @@ async fn one_client(address: SocketAddr, first: u64, accounts: u64, until: Insta
         );
         let started = Instant::now();
         stream.write_all(request.as_bytes()).await?;
+        stream.flush().await?;
         read_answer(&mut stream, &mut buffer).await?;
         waits.push(started.elapsed());
     }
@@ -225,7 +287,7 @@ async fn replaying(address: SocketAddr, requests: Vec<String>) -> Result<Vec<Dur
 }
 
 /// Reads one answer with a `content-length`, and insists that it is a commit, of every action where there are several.
-async fn read_answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<()> {
+async fn read_answer(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> Result<()> {
     buffer.clear();
     loop {
         if stream.read_buf(buffer).await? == 0 {

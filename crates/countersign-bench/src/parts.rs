@@ -102,6 +102,12 @@ fn measure_gates(dir: &Path, report: &mut Report, wants: impl Fn(Part) -> bool) 
         report.put("http_per_s", http.per_s);
         report.put("http_p50_us", http.p50_us);
         report.put("http_p99_us", http.p99_us);
+        let (https, opened_per_s) = http::https(&mut bench, &dir.join("https"), FACTS, 4.0)?;
+        report.put("https_per_s", https.per_s);
+        report.put("https_p50_us", https.p50_us);
+        report.put("https_p99_us", https.p99_us);
+        report.put("https_share_of_http", https.per_s / http.per_s);
+        report.put("https_opened_per_s", opened_per_s);
     }
     if wants(Part::Log) {
         said("a million entries: verify, audit, open again");

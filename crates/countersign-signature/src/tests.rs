@@ -146,5 +146,7 @@ fn other_orders_and_more_that_is_known_are_taken() {
 #[test]
 fn the_port_that_http_implies_is_left_out() {
     assert_eq!(authority("Gate.Example:80"), "gate.example");
+    assert_eq!(authority("gate.example:443"), "gate.example");
+    assert_eq!(authority("gate.example:8443"), "gate.example:8443");
     assert_eq!(authority("127.0.0.1:8420"), "127.0.0.1:8420");
 }

@@ -44,10 +44,11 @@ pub struct Headers {
     pub signature: String,
 }
 
-/// Host and port as signatures have them: lower case, without the port that http implies.
+/// Host and port as signatures have them: lower case, without the port that http or https implies. Which of them was spoken with the
+/// client only a proxy knows, where there is one; so neither port is ever signed.
 pub fn authority(host: &str) -> SmolStr {
     let host = host.to_ascii_lowercase();
-    host.strip_suffix(":80").unwrap_or(&host).into()
+    host.strip_suffix(":80").or_else(|| host.strip_suffix(":443")).unwrap_or(&host).into()
 }
 
 /// The field `Content-Digest` of a body.

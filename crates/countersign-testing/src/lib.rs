@@ -6,6 +6,7 @@
 )]
 
 pub mod bank;
+pub mod certificates;
 pub mod checker;
 pub mod delegations;
 pub mod disk;

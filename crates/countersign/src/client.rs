@@ -14,6 +14,7 @@ mod signer;
 use crate::commands::Failure;
 use crate::config::Config;
 use crate::mcp::shell::word;
+use crate::tls::Files;
 use anyhow::Result;
 use attempts::{Attempts, Lost, Next};
 use countersign_api::{AGENT_HEADER, ErrorBody, ErrorCode, ErrorDetail};
@@ -151,9 +152,14 @@ impl Call {
 }
 
 impl Client {
-    /// A gate that runs at this address.
+    /// A gate that runs at this address; over TLS, with a certificate from a public authority.
     pub fn remote(server: &str) -> Result<Self> {
-        Ok(Self { way: Way::Remote(remote::Remote::new(server)?), socket: None, signer: None })
+        Self::trusting(server, &Files::default())
+    }
+
+    /// The same, with whom to trust over TLS and what to show.
+    pub fn trusting(server: &str, trust: &Files) -> Result<Self> {
+        Ok(Self { way: Way::Remote(remote::Remote::new(server, trust)?), socket: None, signer: None })
     }
 
     /// The gate that runs on this data folder, if its socket for operators answers.
@@ -164,12 +170,12 @@ impl Client {
 
     /// The gate of this data folder, which may be about to start: by its socket, or where the settings have it listen. The socket is
     /// looked for again as long as nothing answers.
-    pub fn of_folder(data: &Path, config: &Config) -> Result<Self> {
+    pub fn of_folder(data: &Path, config: &Config, trust: &Files) -> Result<Self> {
         if let Some(client) = Self::nearby(data, config)? {
             return Ok(client);
         }
         let socket = nearby::socket(data, config).map(nearby::Awaited::new);
-        Ok(Self { socket, ..Self::remote(&config.usual_server())? })
+        Ok(Self { socket, ..Self::trusting(&config.usual_server(), trust)? })
     }
 
     /// The option by which other commands reach the gate of a folder that this process has open, wherever they are run: its socket, or the

@@ -29,6 +29,7 @@ pub mod verify;
 use crate::client::Client;
 use crate::config::Config;
 use crate::terminal::Report;
+use crate::tls::Files;
 use anyhow::Result;
 use clap::Args;
 use countersign_api::{EffectState, ErrorCode, VerdictKind};
@@ -216,12 +217,15 @@ impl std::error::Error for Failure {}
 /// The gate that a command talks to.
 #[derive(Debug, Clone, Args)]
 pub struct Connection {
-    /// The gate to talk to, such as http://127.0.0.1:8420
+    /// The gate to talk to, such as http://127.0.0.1:8420 or https://gate.example.com
     #[arg(long, value_name = "URL", env = "COUNTERSIGN_SERVER", hide_env_values = true, help_heading = "Gate")]
     pub server: Option<String>,
     /// Open this data folder instead of talking to a server; no other process may hold it
     #[arg(long, value_name = "DIR", help_heading = "Gate")]
     pub data: Option<PathBuf>,
+    /// Over https, trust the authorities in this PEM file and no others [default: the public ones]
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CA", hide_env_values = true, help_heading = "Gate")]
+    pub ca: Option<PathBuf>,
     /// Sign with this key file; the signer is the caller
     #[arg(long, value_name = "FILE", env = "COUNTERSIGN_KEY", hide_env_values = true, help_heading = "Gate")]
     pub key: Option<PathBuf>,
@@ -234,13 +238,18 @@ impl Connection {
     pub fn client(&self, config: &Config) -> Result<Client> {
         let client = match (&self.data, self.server.as_deref().or(config.server.as_deref())) {
             (Some(data), _) => Client::embedded(data, config)?,
-            (None, Some(server)) => Client::remote(server)?,
+            (None, Some(server)) => Client::trusting(server, &self.trust(config))?,
             (None, None) => {
                 let data = std::env::var_os("COUNTERSIGN_DATA").map(PathBuf::from);
-                Client::of_folder(&config.data(data.as_deref()), config)?
+                Client::of_folder(&config.data(data.as_deref()), config, &self.trust(config))?
             }
         };
         self.signed(client, config)
+    }
+
+    /// Whom to trust over TLS, and what to show.
+    fn trust(&self, config: &Config) -> Files {
+        Files { ca: self.ca.clone().or_else(|| config.trust.ca.clone()), ..config.trust.clone() }
     }
 
     /// The same client, signing with the key that is named, if one is.

@@ -6,12 +6,15 @@
 pub mod adapters;
 mod connections;
 pub mod table;
+mod tls;
 
 pub use connections::{ConnectionSettings, OPERATOR_SOCKET, OperatorSocket};
+pub use tls::{TlsSettings, check_key};
 
 use crate::hinted::{OrHinted, bail_hinted, hinted};
 use crate::http::rate::RateSettings;
 use crate::mcp::settings::McpSettings;
+use crate::tls::Files;
 use anyhow::{Context as _, Result};
 use countersign_engine::gate::Options;
 use std::collections::BTreeMap;
@@ -38,11 +41,15 @@ const SEGMENT_BYTES_MIN: i64 = 1 << 20;
 /// The longest segment that is accepted.
 const SEGMENT_BYTES_MAX: i64 = 1 << 30;
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 21] = [
     "adapters",
     "agent",
     "batch_max",
+    "ca",
+    "certificate",
+    "certificate_key",
     "connections",
+    "crl",
     "data",
     "key",
     "keys_per_agent",
@@ -55,6 +62,7 @@ const KEYS: [&str; 16] = [
     "segment_bytes",
     "server",
     "snapshot_every",
+    "tls",
 ];
 
 /// What the file says; each is `None` where it says nothing.
@@ -82,6 +90,10 @@ pub struct Config {
     pub snapshot_every: Option<u64>,
     /// Length of a segment of the ledger.
     pub segment_bytes: Option<u64>,
+    /// With which certificate to listen, and whose clients may show.
+    pub tls: TlsSettings,
+    /// Which gates commands and gateways trust, and which certificate they show; relative paths start at the file's own folder.
+    pub trust: Files,
     /// How many may call, and for how long.
     pub connections: ConnectionSettings,
     /// Where operators connect; relative paths start at the file's own folder.
@@ -122,6 +134,10 @@ impl Config {
                 "adapters" => config.adapters = adapters::parse(value, base)?,
                 "agent" => config.agent = Some(string(key, value)?),
                 "batch_max" => config.batch_max = Some(number(key, value, 1, BATCH_MAX)?),
+                "ca" => config.trust.ca = Some(base.join(string(key, value)?)),
+                "certificate" => config.trust.certificate = Some(base.join(string(key, value)?)),
+                "certificate_key" => config.trust.key = Some(base.join(string(key, value)?)),
+                "crl" => config.trust.crl = Some(base.join(string(key, value)?)),
                 "connections" => config.connections = ConnectionSettings::parse(value)?,
                 "data" => config.data = Some(base.join(string(key, value)?)),
                 "key" => config.key = Some(base.join(string(key, value)?)),
@@ -137,9 +153,11 @@ impl Config {
                 "rate_limit" => config.rate_limit = rate_limit(value)?,
                 "server" => config.server = Some(string(key, value)?),
                 "snapshot_every" => config.snapshot_every = Some(number(key, value, 0, i64::MAX)?),
+                "tls" => config.tls = TlsSettings::parse(value, base)?,
                 unknown => bail_hinted!("key `{unknown}` is not known"; "{}", suggestion(unknown, &KEYS)),
             }
         }
+        check_key(&config.trust, "certificate")?;
         Ok(config)
     }
 
@@ -158,7 +176,9 @@ impl Config {
             Some(listen) => listen.to_string(),
             None => LISTEN.to_owned(),
         };
-        format!("http://{address}")
+        // The same settings say whether a gate here speaks TLS.
+        let scheme = if self.tls.is_on() { "https" } else { "http" };
+        format!("{scheme}://{address}")
     }
 
     /// A gate's options, with what the file says about them.
@@ -205,13 +225,17 @@ mod tests {
     fn every_key_is_read() {
         let text = "adapters = {}\nagent = \"a\"\nbatch_max = 2\ndata = \"d\"\nkey = \"k\"\nlisten = \"127.0.0.1:1\"\n\
                     operator_socket = \"s\"\norigin = \"o\"\nqueue_len = 3\nsegment_bytes = 1048576\nserver = \"http://127.0.0.1:1\"\n\
-                    snapshot_every = 0\nconnections = {}\nkeys_per_agent = 9\nrate_limit = { per_key = 7 }\n[mcp]\n";
+                    snapshot_every = 0\nconnections = {}\nkeys_per_agent = 9\nrate_limit = { per_key = 7 }\nca = \"ca\"\n\
+                    certificate = \"c\"\ncertificate_key = \"ck\"\ncrl = \"r\"\ntls = {}\n[mcp]\n";
         let config = Config::parse(text, Path::new("/etc")).expect("is right");
         assert_eq!(config.data.as_deref(), Some(Path::new("/etc/d")));
         assert_eq!((config.batch_max, config.queue_len, config.snapshot_every), (Some(2), Some(3), Some(0)));
         assert_eq!(config.listen.map(|listen| listen.port()), Some(1));
         assert_eq!(config.operator_socket, Some(OperatorSocket::At("/etc/s".into())));
         assert_eq!(config.segment_bytes, Some(1 << 20));
+        let file = |name: &str| Some(Path::new("/etc").join(name));
+        let trust = Files { certificate: file("c"), key: file("ck"), ca: file("ca"), crl: file("r") };
+        assert_eq!(config.trust, trust);
         assert_eq!((config.rate_limit.per_key, config.rate_limit.per_peer), (7, RateSettings::default().per_peer));
         assert_eq!(text.lines().count(), KEYS.len());
     }

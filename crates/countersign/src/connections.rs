@@ -7,6 +7,9 @@
 //! those that have proved nothing, then of those that once signed a request, and never of one whose request is being answered. An
 //! honest client sends its request at once and so keeps its place; half-open ones lose theirs, however many they are.
 //!
+//! A TLS handshake is part of the first head: it takes a place from its first byte on, and the same time, and is given up like any
+//! other client that keeps the gate waiting. What does not speak TLS where TLS is spoken is never answered.
+//!
 //! There is no timer for each connection and nothing is locked for a request: a connection notes its state in one atomic word, and
 //! one task looks at all of them twice a second.
 
@@ -21,6 +24,8 @@ pub use descriptors::{connections_max, raise_limit};
 pub use listener::{Listener, SOCKET_PATH_BYTES_MAX, bind_socket};
 pub use table::Slot;
 
+use crate::http::may_log_refusal;
+use crate::tls::Acceptor;
 use anyhow::Result;
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
@@ -43,6 +48,8 @@ use tower::Service as _;
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// How often connections are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often the files of TLS are looked at.
+const REFRESH_EVERY: Duration = Duration::from_secs(1);
 /// Most bytes of the head of a request, and of what is read ahead.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 /// How long to wait when the system has no descriptors: someone else has them, and asking at once again would only burn time.
@@ -88,6 +95,8 @@ pub async fn serve(
 ) -> Result<()> {
     let listener = listener.into();
     let table = Arc::new(Table::new(limits));
+    let acceptor = listener.acceptor().cloned();
+    let mut files = acceptor.clone().map(Watched::new);
     let mut look = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut shutdown = pin!(shutdown);
@@ -95,11 +104,14 @@ pub async fn serve(
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            _ = look.tick() => table.cut_overdue(),
+            _ = look.tick() => {
+                table.cut_overdue();
+                files.iter_mut().for_each(|files| files.look(&table));
+            }
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     no_descriptors = false;
-                    stream.each(Accepted { router: &router, table: &table, peer }).await;
+                    stream.each(Accepted { router: &router, table: &table, peer, acceptor: acceptor.as_ref() }).await;
                 }
                 Err(error) if is_about_the_client(&error) => {}
                 Err(error) => {
@@ -131,13 +143,87 @@ struct Accepted<'a> {
     router: &'a Router,
     table: &'a Arc<Table>,
     peer: Option<std::net::IpAddr>,
+    /// Where TLS is spoken.
+    acceptor: Option<&'a Arc<Acceptor>>,
 }
 
 impl Accepted<'_> {
     async fn start(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        match self.table.admit(self.peer).await {
-            Some(admitted) => drop(tokio::spawn(answer(stream, self.router.clone(), admitted))),
-            None => drop(tokio::spawn(listener::say_busy(stream))),
+        match (self.table.admit(self.peer).await, self.acceptor.cloned()) {
+            (Some(admitted), acceptor) => {
+                let stream = Tracked::new(stream, Arc::clone(admitted.slot()));
+                let router = self.router.clone();
+                match acceptor {
+                    None => drop(tokio::spawn(answer(stream, router, admitted))),
+                    Some(acceptor) => drop(tokio::spawn(shake_hands(stream, acceptor, router, admitted))),
+                }
+            }
+            (None, None) => drop(tokio::spawn(listener::say_busy(stream))),
+            // Nothing is said in clear where TLS is spoken, and a handshake would take what there is none of: it is closed.
+            (None, Some(_)) => {}
+        }
+    }
+}
+
+/// The files of a listener's TLS.
+struct Watched {
+    acceptor: Arc<Acceptor>,
+    looked_at: Instant,
+    looking: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Watched {
+    fn new(acceptor: Arc<Acceptor>) -> Self {
+        Self { acceptor, looked_at: Instant::now(), looking: None }
+    }
+
+    /// Looks at them, and at the certificates that are in use, beside everything else: a file system that hangs must keep no one waiting.
+    fn look(&mut self, table: &Arc<Table>) {
+        let is_over = self.looking.as_ref().is_none_or(tokio::task::JoinHandle::is_finished);
+        if is_over && self.looked_at.elapsed() >= REFRESH_EVERY {
+            self.looked_at = Instant::now();
+            let (acceptor, table) = (Arc::clone(&self.acceptor), Arc::clone(table));
+            self.looking = Some(tokio::task::spawn_blocking(move || {
+                acceptor.refresh();
+                table.cut_uncertified();
+            }));
+        }
+    }
+}
+
+/// Speaks TLS with a client, and then answers it. The time that this takes is that of its first head.
+async fn shake_hands(
+    stream: Tracked<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
+    acceptor: Arc<Acceptor>,
+    router: Router,
+    admitted: Admitted,
+) {
+    let slot = Arc::clone(admitted.slot());
+    let shaken = {
+        let mut handshake = pin!(acceptor.accept(stream));
+        loop {
+            tokio::select! {
+                shaken = handshake.as_mut() => break shaken,
+                () = slot.told() => {
+                    if slot.is_cut() || admitted.is_ending() {
+                        return;
+                    }
+                    admitted.spare();
+                }
+            }
+        }
+    };
+    match shaken {
+        Ok((stream, certificate)) => {
+            slot.secure(certificate);
+            answer(stream, router, admitted).await;
+        }
+        Err((why, stream)) => {
+            if let Some(unlogged) = may_log_refusal() {
+                let peer = slot.peer().map(tracing::field::display);
+                tracing::info!(cause = why.cause, hint = why.hint, peer, unlogged, "a TLS handshake failed");
+            }
+            listener::read_out(stream).await;
         }
     }
 }
@@ -158,7 +244,7 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ro
             Ok::<_, Infallible>(response.map(|body| Leaving::new(body, slot)))
         }
     });
-    let io = TokioIo::new(Tracked::new(stream, Arc::clone(&slot)));
+    let io = TokioIo::new(stream);
     let connection = http1::Builder::new().max_buf_size(BUFFER_BYTES_MAX).serve_connection(io, service);
     let mut connection = pin!(connection);
     loop {

@@ -32,9 +32,10 @@ mod sessions;
 mod tests;
 mod verdict;
 
-pub use caller::{is_loopback, is_own_origin};
+pub use caller::{is_loopback, is_own_origin, scheme};
+pub use outermost::may_log_refusal;
 
-use crate::connections::{self, Limits};
+use crate::connections::{self, Limits, Listener};
 use crate::hinted::{OrHinted, bail_hinted, hinted};
 use anyhow::Result;
 use axum::Router;
@@ -91,7 +92,7 @@ impl Reach {
 }
 
 /// Binds an address, which must be loopback while the gate has no operators: it cannot tell who is calling, so no one else
-/// may come near.
+/// may come near. Whoever binds another one has seen to it that what travels there is encrypted.
 pub async fn listen(gate: &Gate, addr: SocketAddr) -> Result<TcpListener> {
     if !addr.ip().is_loopback() && !gate.view().is_identified() {
         bail_hinted!(
@@ -107,9 +108,10 @@ pub async fn listen(gate: &Gate, addr: SocketAddr) -> Result<TcpListener> {
 pub async fn serve_on(
     gate: Arc<Gate>,
     adapters: Arc<Adapters>,
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
+    let listener = listener.into();
     let reach = Reach::of(listener.local_addr()?);
     serve_router(router(gate, adapters, reach, RateSettings::default()), listener, shutdown).await
 }
@@ -117,7 +119,7 @@ pub async fn serve_on(
 /// Serves anything on a listener until `shutdown` is done, with the usual limits.
 pub async fn serve_router(
     router: Router,
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
     connections::serve(router, listener, Limits::default(), shutdown).await

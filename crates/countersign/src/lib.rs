@@ -29,6 +29,7 @@ mod mcp;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod terminal;
+mod tls;
 
 /// Entries are made on one thread and freed on another, which the system's allocator does not like: with this one the
 /// bench commits half as much again (docs/performance.md).
@@ -43,6 +44,13 @@ pub mod measured {
     pub use crate::config::Config;
     pub use crate::data::DataFolder;
     pub use crate::http::{serve_on, serve_router};
+
+    /// What a listener over TLS is made of.
+    pub mod tls {
+        pub use crate::connections::Listener;
+        pub use crate::tls::client::Client;
+        pub use crate::tls::{Acceptor, Files, Rules};
+    }
 
     /// Facts in the user's own PostgreSQL.
     pub mod postgres {

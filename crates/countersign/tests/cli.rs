@@ -19,4 +19,5 @@ mod sandbox;
 mod searching;
 mod serving;
 mod stopping;
+mod tls;
 mod verifying;

@@ -20,4 +20,5 @@ mod race;
 mod real;
 mod sandbox;
 mod server;
+mod tls;
 mod troubles;

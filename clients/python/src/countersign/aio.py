@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -11,7 +12,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 import anyio
 import httpx
 
-from countersign import calls
+from countersign import calls, tls
 from countersign.actions import AsyncActionType, Facts
 from countersign.batches import Act, NotDecided
 from countersign.calls import Call, Claimed
@@ -36,7 +37,9 @@ class AsyncClient:
 
     `key` signs every request; `origin` is the gate's name, for which it signs. Without `origin` the gate is asked for it
     once, which is fine as long as no one else can answer at that address. `agent` is for open gates, which have no keys.
-    Bring an `httpx.AsyncClient` of your own as `http` for proxies or TLS settings; it is then yours to close.
+    Over https, `ca` is a file with the authorities to trust instead of the public ones, and `certificate` with
+    `certificate_key` a client certificate to show. Bring an `httpx.AsyncClient` of your own as `http` for proxies or other
+    settings of TLS; it is then yours to close.
     """
 
     def __init__(
@@ -49,11 +52,21 @@ class AsyncClient:
         retries: Retries | None = None,
         timeout_s: float = 10.0,
         http: httpx.AsyncClient | None = None,
+        ca: str | os.PathLike[str] | None = None,
+        certificate: str | os.PathLike[str] | None = None,
+        certificate_key: str | os.PathLike[str] | None = None,
     ) -> None:
         self._sender = Sender(url, key, origin, agent, retries or Retries(), timeout_s)
         self._own_http = http is None
         # Settings of the environment are left out: a proxy that someone set elsewhere is no one to sign through.
-        self._http = httpx.AsyncClient(trust_env=False) if http is None else http
+        trusted = tls.context(ca, certificate, certificate_key)
+        if http is not None and trusted is not None:
+            raise CountersignError(
+                "`http` and TLS files were both given\nhint: give the client that you bring its own `verify`"
+            )
+        self._http = (
+            httpx.AsyncClient(trust_env=False, verify=True if trusted is None else trusted) if http is None else http
+        )
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -277,5 +290,9 @@ class AsyncClient:
                 continue
             try:
                 sent = await self._http.send(step)
+            except ssl.SSLError as error:
+                # Of an alert that comes late, asynchronous connections say so themselves, past httpx.
+                sent = httpx.ReadError(str(error))
+                sent.__cause__ = error
             except httpx.RequestError as error:
                 sent = error

@@ -10,7 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import httpx
 
-from countersign import calls
+from countersign import calls, tls
 from countersign.actions import ActionType, Facts
 from countersign.batches import Act, NotDecided
 from countersign.calls import Call, Claimed
@@ -35,7 +35,9 @@ class Client:
 
     `key` signs every request; `origin` is the gate's name, for which it signs. Without `origin` the gate is asked for it
     once, which is fine as long as no one else can answer at that address. `agent` is for open gates, which have no keys.
-    Bring an `httpx.Client` of your own as `http` for proxies or TLS settings; it is then yours to close.
+    Over https, `ca` is a file with the authorities to trust instead of the public ones, and `certificate` with
+    `certificate_key` a client certificate to show. Bring an `httpx.Client` of your own as `http` for proxies or other
+    settings of TLS; it is then yours to close.
     """
 
     def __init__(
@@ -48,11 +50,21 @@ class Client:
         retries: Retries | None = None,
         timeout_s: float = 10.0,
         http: httpx.Client | None = None,
+        ca: str | os.PathLike[str] | None = None,
+        certificate: str | os.PathLike[str] | None = None,
+        certificate_key: str | os.PathLike[str] | None = None,
     ) -> None:
         self._sender = Sender(url, key, origin, agent, retries or Retries(), timeout_s)
         self._own_http = http is None
         # Settings of the environment are left out: a proxy that someone set elsewhere is no one to sign through.
-        self._http = httpx.Client(trust_env=False) if http is None else http
+        trusted = tls.context(ca, certificate, certificate_key)
+        if http is not None and trusted is not None:
+            raise CountersignError(
+                "`http` and TLS files were both given\nhint: give the client that you bring its own `verify`"
+            )
+        self._http = (
+            httpx.Client(trust_env=False, verify=True if trusted is None else trusted) if http is None else http
+        )
 
     def __enter__(self) -> Client:
         return self

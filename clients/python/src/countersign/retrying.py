@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import httpx
 
+from countersign import tls
 from countersign.calls import Call
 from countersign.errors import CountersignError, GateError, OutcomeUnknownError, ProtocolError, TransportError
 
@@ -135,7 +136,10 @@ class _Attempts(Generic[T]):
     def _judge(self, sent: httpx.Response | httpx.RequestError) -> tuple[_Fate, CountersignError | None, float | None]:
         if isinstance(sent, httpx.RequestError):
             message = f"{self._call.method} {self._call.path}: {type(sent).__name__}: {sent}"
-            error = TransportError(message, "is the gate running, and is this its address?", self._made)
+            hint = tls.hint(sent) or "is the gate running, and is this its address?"
+            error = TransportError(message, hint, self._made)
+            if tls.is_final(sent):
+                return _Fate.REFUSED, error, None
             return (_Fate.NOT_NOW if isinstance(sent, _UNSENT) else _Fate.UNKNOWN), error, None
         if sent.status_code == 200:
             return _Fate.ANSWERED, None, None

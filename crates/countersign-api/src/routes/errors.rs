@@ -4,8 +4,9 @@
 use super::{Accepts, Body, Callers, Named, Place, Route};
 use crate::error::ErrorCode::{self, *};
 
-/// Any operation: an open gate refuses what a web page could have sent, and an identified one what comes too often.
-const ANY: &[ErrorCode] = &[CrossOrigin, WrongHost, RateLimited, InternalError];
+/// Any operation: an open gate refuses what a web page could have sent, and an identified one what comes too often. Over TLS a
+/// certificate may stop to count while its connection is open.
+const ANY: &[ErrorCode] = &[CrossOrigin, WrongHost, RateLimited, InternalError, CertificateRefused];
 
 /// Operations that ask who calls, with a signature over the whole request.
 const SIGNED: &[ErrorCode] = &[
@@ -24,6 +25,7 @@ const SIGNED: &[ErrorCode] = &[
     DigestMismatch,
     NotAuthorised,
     AgentNotActive,
+    CertificateMismatch,
     BodyTimeout,
     BodyTooLarge,
     Busy,

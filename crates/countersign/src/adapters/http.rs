@@ -8,7 +8,6 @@ pub mod connection;
 mod exchange;
 mod outcome;
 mod reading;
-mod tls;
 
 use self::base::NotBelow;
 use super::breaker::Breaker;
@@ -16,6 +15,8 @@ use super::kept;
 use super::secret::{Environment, Known, Secret};
 use crate::config::adapters::HttpSettings;
 use crate::hinted::hinted;
+use crate::tls::Files;
+use crate::tls::client::{Client, server_name};
 use anyhow::Result;
 use connection::Connector;
 use countersign_core::call::{Evidence, ExternalRead, Found, FoundCode, Send};
@@ -68,7 +69,13 @@ impl HttpAdapter {
             headers.push((header, secret));
         }
         let base = settings.base.clone();
-        let tls = if base.is_tls { Some(tls::client(&base.host, settings.ca.as_deref())?) } else { None };
+        let tls = match base.is_tls {
+            true => {
+                let trust = Files { ca: settings.ca.clone(), ..Files::default() };
+                Some((Client::new(trust)?, server_name(&base.host)?))
+            }
+            false => None,
+        };
         Ok(Self {
             name: name.to_owned(),
             connector: Connector {

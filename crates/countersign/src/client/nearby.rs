@@ -2,6 +2,7 @@
 
 use super::remote::{Remote, UNIX};
 use crate::config::{Config, OPERATOR_SOCKET, OperatorSocket};
+use crate::tls::Files;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -44,6 +45,6 @@ impl Awaited {
         if self.found.get().is_some() || !answers(&self.path) {
             return false;
         }
-        Remote::new(&server(&self.path)).is_ok_and(|remote| self.found.set(remote).is_ok())
+        Remote::new(&server(&self.path), &Files::default()).is_ok_and(|remote| self.found.set(remote).is_ok())
     }
 }

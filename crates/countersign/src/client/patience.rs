@@ -3,6 +3,7 @@
 use super::Call;
 use super::remote::Remote;
 use crate::terminal::note;
+use crate::tls::Files;
 use countersign_api::ErrorBody;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,10 +11,12 @@ use std::time::{Duration, Instant};
 /// How long an answer may take before something is said.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The gate that was asked and has not answered, and since when.
-static WAITING: Mutex<Option<(String, Instant)>> = Mutex::new(None);
+/// The gate that was asked and has not answered, whom it is trusted by, and since when.
+type Asked = (String, Files, Instant);
 
-fn waiting() -> MutexGuard<'static, Option<(String, Instant)>> {
+static WAITING: Mutex<Option<Asked>> = Mutex::new(None);
+
+fn waiting() -> MutexGuard<'static, Option<Asked>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -22,8 +25,8 @@ pub(super) struct Waiting;
 
 impl Waiting {
     /// For the gate of this address.
-    pub(super) fn on(server: &str) -> Self {
-        *waiting() = Some((server.to_owned(), Instant::now()));
+    pub(super) fn on(server: &str, trust: &Files) -> Self {
+        *waiting() = Some((server.to_owned(), trust.clone(), Instant::now()));
         Self
     }
 }
@@ -39,9 +42,9 @@ pub fn watch() {
     let watching = || {
         loop {
             std::thread::sleep(PATIENCE / 6);
-            let late = waiting().clone().filter(|(_, since)| since.elapsed() > PATIENCE);
-            let Some((server, _)) = late else { continue };
-            note(format_args!("Still waiting for {server}. {}", state(&server)));
+            let late = waiting().clone().filter(|(_, _, since)| since.elapsed() > PATIENCE);
+            let Some((server, trust, _)) = late else { continue };
+            note(format_args!("Still waiting for {server}. {}", state(&server, &trust)));
             return;
         }
     };
@@ -50,8 +53,8 @@ pub fn watch() {
 }
 
 /// What the gate says of itself.
-fn state(server: &str) -> String {
-    let answer = Remote::new(server).ok().and_then(|gate| gate.send(Call::get("/readyz")).ok());
+fn state(server: &str, trust: &Files) -> String {
+    let answer = Remote::new(server, trust).ok().and_then(|gate| gate.send(Call::get("/readyz")).ok());
     match answer {
         Some(answer) if answer.status == 200 => "It says that it is ready.".to_owned(),
         Some(answer) => match serde_json::from_slice::<ErrorBody>(&answer.body) {

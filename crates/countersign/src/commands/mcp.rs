@@ -12,13 +12,14 @@ pub use started::{doubt, shadow_in_force};
 use self::started::{check_proposals, check_set_up, warn_of_doubts};
 
 use super::observe::agent as agent_name;
-use super::serve::{LogFormat, bound, ended, logging};
+use super::serve::{LogFormat, acceptor, bound, ended, logging};
 use super::{Connection, Exit, Failure, Outcome, is_refused, is_refused_as};
 use crate::client::{Call, Client};
-use crate::config::{self, Config};
-use crate::connections;
+use crate::config::{self, Config, TlsSettings};
+use crate::connections::{self, Listener};
 use crate::mcp::Gateway;
 use crate::mcp::buffers::Buffers;
+use crate::mcp::downstream::http::Certified;
 use crate::mcp::downstream::{http, stdio};
 use crate::mcp::gate::GateClient;
 use crate::mcp::operator::OperatorCommands;
@@ -28,6 +29,7 @@ use crate::terminal::note;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use countersign_api::{CallerResponse, ErrorCode};
+use countersign_core::identity::KeyName;
 use countersign_core::ids::Digest;
 use ed25519_dalek::SigningKey;
 use std::collections::HashSet;
@@ -82,7 +84,8 @@ pub struct ServeArgs {
     /// Let a method pass, recorded, although the gateway does not know what it does; may be repeated
     #[arg(long, value_name = "METHOD")]
     allow_method: Vec<String>,
-    /// Serve clients over streamable HTTP at this address, at /mcp, instead of one client over standard input and output
+    /// Serve clients over streamable HTTP at this address, at /mcp, instead of one client over standard input and output; over TLS
+    /// where [tls] in countersign.toml has a certificate
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     #[command(flatten)]
@@ -95,7 +98,7 @@ pub struct ServeArgs {
 /// The servers that a command is about.
 #[derive(Debug, Clone, Args)]
 pub struct Upstreams {
-    /// A server, as 'name=command …' or name=http://…; may be repeated [default: those of countersign.toml]
+    /// A server, as 'name=command …' or name=https://…; may be repeated [default: those of countersign.toml]
     #[arg(long, value_name = "SERVER")]
     upstream: Vec<String>,
     /// A variable in the environment of the server of --upstream: NAME is passed on, NAME=VALUE is set; may be repeated
@@ -156,20 +159,24 @@ fn serve(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let upstreams = args.upstreams.chosen(config)?;
     let listen =
         args.listen.as_deref().map(config::listen).transpose().map_err(|error| Failure::of(Exit::Usage, error))?;
-    check_loopback(listen)?;
+    check_reach(listen, &config.tls)?;
     let allowed = args.allow_method.iter().map(|name| settings::allowed_method(name)).collect::<Result<Vec<String>>>();
     let mut allowed = allowed.map_err(|error| Failure::of(Exit::Usage, error))?;
     allowed.extend(config.mcp.allow_methods.iter().cloned());
     let allowed = allowed.into_iter().collect();
-    let gate = gate(args, &upstreams, config)?;
-    open_gateway(upstreams, gate, allowed, listen, config)
+    let (gate, certified) = gate(args, &upstreams, config)?;
+    open_gateway(upstreams, gate, allowed, listen.map(|listen| (listen, certified)), config)
 }
 
-/// Refuses addresses that others can reach: the gateway cannot tell who calls.
-fn check_loopback(listen: Option<SocketAddr>) -> Result<()> {
+/// Refuses addresses that others can reach, unless everyone must show a certificate: otherwise the gateway cannot tell who calls.
+fn check_reach(listen: Option<SocketAddr>, tls: &TlsSettings) -> Result<()> {
     let Some(listen) = listen.filter(|listen| !listen.ip().is_loopback()) else { return Ok(()) };
+    if tls.is_on() && tls.rules.require {
+        return Ok(());
+    }
     Err(Failure::usage(format!("{listen} can be reached from outside, and the gateway cannot tell who calls"))
         .hint("listen on 127.0.0.1 or [::1]; anyone who reaches the gateway acts as its agent")
+        .hint("or have every client show a certificate that names the agent: `require_client_certificate` under [tls]")
         .into())
 }
 
@@ -178,10 +185,11 @@ fn open_gateway(
     upstreams: Vec<(String, Place)>,
     gate: GateClient,
     allowed: HashSet<String>,
-    listen: Option<SocketAddr>,
+    listen: Option<(SocketAddr, Certified)>,
     config: &Config,
 ) -> Result<Outcome> {
     logging("warn", LogFormat::Text);
+    let acceptor = listen.as_ref().and_then(|_| acceptor(&config.tls)).transpose()?;
     let idle = config.mcp.session_idle.unwrap_or(settings::SESSION_IDLE);
     let gateway = Arc::new(Gateway::new(upstreams, gate, allowed, Buffers::new(config.mcp.buffered_max())));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -191,11 +199,11 @@ fn open_gateway(
         let told = ended()?;
         let served = match listen {
             None => stdio::serve(&gateway, &alive, told).await.context("the client cannot be spoken to"),
-            Some(listen) => {
+            Some((listen, certified)) => {
                 let listener = tokio::net::TcpListener::bind(listen).await;
-                let listener = listener.map_err(|error| bound(error.into(), listen))?;
-                note(format_args!("Listening on http://{}/mcp", listener.local_addr()?));
-                let router = http::router(Arc::clone(&gateway), alive.clone(), idle);
+                let listener = Listener::port(listener.map_err(|error| bound(error.into(), listen))?, acceptor);
+                note(format_args!("Listening on {}://{}/mcp", listener.scheme(), listener.local_addr()?));
+                let router = http::router(Arc::clone(&gateway), alive.clone(), idle, certified);
                 // Half of the descriptors are for the servers behind: each session has its own.
                 let descriptors = connections::raise_limit();
                 let limits = config.connections.limits(connections::connections_max(descriptors, descriptors / 2));
@@ -218,8 +226,8 @@ fn open_gateway(
     Ok(Outcome::Yes)
 }
 
-/// The gate, asked in the agent's name and with its key.
-fn gate(args: &ServeArgs, upstreams: &[(String, Place)], config: &Config) -> Result<GateClient> {
+/// The gate, asked in the agent's name and with its key; and whom certificates of clients must name.
+fn gate(args: &ServeArgs, upstreams: &[(String, Place)], config: &Config) -> Result<(GateClient, Certified)> {
     let unmapped = args.unmapped.unwrap_or(config.mcp.unmapped);
     let mut agent = agent_name(args.agent.as_deref(), &args.connection, config)?;
     // The agent's own key comes before `COUNTERSIGN_KEY`, which is an operator's for most people, and not before one that is named here.
@@ -253,7 +261,8 @@ fn gate(args: &ServeArgs, upstreams: &[(String, Place)], config: &Config) -> Res
     let gate = GateClient::new(client, agent.clone(), unmapped, secret(key.as_ref(), &agent)).noting(&name);
     let gate = gate.advising(operator);
     check_proposals(&gate, upstreams, unmapped, config);
-    Ok(gate)
+    let key = key.map(|key| KeyName::of(key.verifying_key().to_bytes()));
+    Ok((gate, Certified { agent, key }))
 }
 
 /// Warns of a server that is given the folder of the gate: its keys are there.

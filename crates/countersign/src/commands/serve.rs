@@ -2,18 +2,21 @@
 
 mod detach;
 pub(crate) mod operators;
+mod tls;
 
 pub use detach::LISTENING;
+pub use tls::acceptor;
 
 use super::mcp::{doubt, shadow_in_force, warn_of_reach};
 use super::{Exit, Failure, Folder, Outcome};
 use crate::config::{self, Config, LISTEN};
-use crate::connections;
+use crate::connections::{self, Listener};
 use crate::data::DataFolder;
 use crate::http::Reach;
 use crate::mcp::gate::SHADOW_TYPE;
 use crate::mcp::operator::OperatorCommands;
 use crate::terminal::{count, note, progress, time};
+use crate::tls::Acceptor;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use countersign_core::call;
@@ -38,8 +41,9 @@ const READERS: usize = 96;
 /// SIGINT, SIGTERM or SIGHUP ends it cleanly: requests already accepted are answered first. After a crash nothing has to be done:
 /// whatever was acknowledged is there, and a torn tail, which never was, is cut and reported.
 ///
-/// A gate with an admin, as `countersign init` makes it, knows who calls by signature and may listen anywhere. An open one
-/// (`countersign init --open`) listens on loopback only.
+/// A gate with an admin, as `countersign init` makes it, knows who calls by signature, and may listen beyond this machine over TLS:
+/// with a certificate that [tls] in countersign.toml names, or behind a proxy that speaks it. An open gate (`countersign init --open`)
+/// listens on loopback only.
 ///
 /// Operators have a socket of their own, operator.sock in the data folder, which nothing that happens on the port can block:
 /// commands without --server use it, and others name it with --server unix:PATH.
@@ -48,6 +52,7 @@ const READERS: usize = 96;
 Examples:
   countersign serve
   countersign serve --data gate-data --listen 127.0.0.1:9000
+  countersign serve --dev-tls --listen 0.0.0.0:8420           over TLS, to try it out
   GATE=$(countersign serve --detach)                          in the background; ended by `kill $GATE`
   RUST_LOG=countersign=debug countersign serve --log-format json 2>gate.log")]
 pub struct ServeArgs {
@@ -56,6 +61,9 @@ pub struct ServeArgs {
     /// Where to listen [default: 127.0.0.1:8420]; port 0 takes any that is free
     #[arg(long, value_name = "ADDRESS", env = "COUNTERSIGN_LISTEN", hide_env_values = true)]
     listen: Option<String>,
+    /// Listen over TLS, with a certificate from an authority that is made in the data folder; for trying it out
+    #[arg(long)]
+    dev_tls: bool,
     /// How many requests may wait before the gate says that it is busy [default: 8192]
     #[arg(long, value_name = "N", env = "COUNTERSIGN_QUEUE_LEN", hide_env_values = true,
         value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
@@ -80,6 +88,7 @@ pub enum LogFormat {
 /// Runs the gate until it is told to end.
 pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let listen = listen(args, config)?;
+    tls::check_flag(args.dev_tls, &config.tls)?;
     if args.detach {
         let data = config.data(args.folder.data.as_deref());
         DataFolder::find(&data)?;
@@ -90,6 +99,10 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let mut options = config.tune(folder.options());
     // Before the ledger is opened: a secret that is missing is missing now, and not with the first call.
     let adapters = crate::adapters::all(config, &folder.origin)?;
+    let tls = match args.dev_tls {
+        true => Some(tls::for_trying_out(&config.data(args.folder.data.as_deref()), listen)?),
+        false => acceptor(&config.tls).transpose()?,
+    };
     if let Some(queue_len) = args.queue_len {
         options.queue_len = usize::try_from(queue_len).unwrap_or(options.queue_len);
     }
@@ -115,11 +128,12 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
         .hint("or make a gate with an admin: `countersign init` without --open")
         .into());
     }
+    tls::check_reach(listen, tls.as_ref(), &config.tls)?;
     let gate = Arc::new(gate);
     // Before anyone is listened to: what was under way when the gate ended comes first.
     let outbox =
         Outbox::start(Arc::clone(&gate), adapters.clone()).context("the system gives no threads for the outbox")?;
-    let served = serve(args, config, listen, &gate, adapters);
+    let served = serve(args, config, (listen, tls), &gate, adapters);
     outbox.stop();
     let closed = Arc::into_inner(gate).map_or(Ok(()), Gate::close);
     served.map_err(|error| bound(error, listen))?;
@@ -163,7 +177,13 @@ fn warn_of_doubts(gate: &Gate) {
 }
 
 /// Serves on the port, and operators on their socket, until it is told to end.
-fn serve(args: &ServeArgs, config: &Config, listen: SocketAddr, gate: &Arc<Gate>, adapters: Adapters) -> Result<()> {
+fn serve(
+    args: &ServeArgs,
+    config: &Config,
+    (listen, tls): (SocketAddr, Option<Arc<Acceptor>>),
+    gate: &Arc<Gate>,
+    adapters: Adapters,
+) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().max_blocking_threads(READERS).enable_all().build();
     let runtime = runtime.context("the system gives no runtime")?;
     let calls: usize = adapters.values().map(|adapter| adapter.concurrency()).sum();
@@ -173,7 +193,7 @@ fn serve(args: &ServeArgs, config: &Config, listen: SocketAddr, gate: &Arc<Gate>
     let limits = config.connections.limits(room);
     let (ended, listener) = runtime.block_on(async {
         let ended = ended()?;
-        anyhow::Ok((ended, crate::http::listen(gate, listen).await?))
+        anyhow::Ok((ended, Listener::port(crate::http::listen(gate, listen).await?, tls)))
     })?;
     let address = listener.local_addr()?;
     tracing::info!(connections = limits.connections, per_peer = limits.per_peer, "limits of the port");
@@ -183,7 +203,7 @@ fn serve(args: &ServeArgs, config: &Config, listen: SocketAddr, gate: &Arc<Gate>
         note(format_args!("Operators call unix:{}", socket.path().display()));
     }
     let operators = socket.map(|socket| socket.serve(router.clone())).transpose()?;
-    note(format_args!("{}http://{address}", LISTENING));
+    note(format_args!("{LISTENING}{}://{address}", listener.scheme()));
     let served = runtime.block_on(connections::serve(router, listener, limits, ended));
     if let Some(operators) = operators {
         operators.stop();

@@ -60,6 +60,16 @@ impl<'a> Table<'a> {
         self.get(key).map(|value| string(&self.name(key), value)).transpose()
     }
 
+    /// Yes or no; no where the key is not there.
+    pub fn flag(&self, key: &str) -> Result<bool> {
+        let Some(value) = self.get(key) else { return Ok(false) };
+        let name = self.name(key);
+        match value.as_bool() {
+            Some(flag) => Ok(flag),
+            None => bail_hinted!("key `{name}` must be true or false"; "write it without quotes"),
+        }
+    }
+
     /// A whole number within bounds.
     pub fn number<T: TryFrom<i64>>(&self, key: &str, least: i64, most: i64) -> Result<Option<T>> {
         self.get(key).map(|value| number(&self.name(key), value, least, most)).transpose()

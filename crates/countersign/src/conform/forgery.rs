@@ -85,7 +85,9 @@ impl Request<'_> {
 
     /// Host and path, as a signature has them. Over a socket, the host is this machine.
     fn target(&self) -> (String, String) {
-        let address = self.subject.url().trim_end_matches('/').strip_prefix("http://").unwrap_or("localhost");
+        let address = self.subject.url().trim_end_matches('/');
+        let address =
+            ["http://", "https://"].iter().find_map(|scheme| address.strip_prefix(scheme)).unwrap_or("localhost");
         let (host, prefix) = address.split_at(address.find('/').unwrap_or(address.len()));
         (authority(host).to_string(), format!("{prefix}{}", self.path))
     }

@@ -2,11 +2,14 @@
 
 use super::Accepted;
 use crate::hinted::bail_hinted;
+use crate::tls::Acceptor;
 use anyhow::{Context as _, Result};
+use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -21,10 +24,11 @@ const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: applicatio
     \"hint\":\"nothing was read or decided; try again in a second\",\"request_id\":\"unknown\",\"problems\":[]}}";
 
 /// Something to accept connections from.
-#[derive(Debug)]
 pub enum Listener {
     /// A port.
     Tcp(TcpListener),
+    /// A port where TLS is spoken and nothing else.
+    Tls(TcpListener, Arc<Acceptor>),
     /// A socket in the file system.
     Unix(UnixListener),
 }
@@ -41,6 +45,12 @@ impl From<UnixListener> for Listener {
     }
 }
 
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a listener on {:?}", self.local_addr().ok())
+    }
+}
+
 /// A stream of either kind.
 pub enum Stream {
     Tcp(TcpStream),
@@ -48,9 +58,38 @@ pub enum Stream {
 }
 
 impl Listener {
+    /// A port, with TLS where there is something to speak it with.
+    pub fn port(listener: TcpListener, acceptor: Option<Arc<Acceptor>>) -> Self {
+        match acceptor {
+            Some(acceptor) => Self::Tls(listener, acceptor),
+            None => Self::Tcp(listener),
+        }
+    }
+
+    /// What its address begins with, as clients write it.
+    pub fn scheme(&self) -> &'static str {
+        if self.acceptor().is_some() { "https" } else { "http" }
+    }
+
+    /// What speaks TLS here.
+    pub(super) fn acceptor(&self) -> Option<&Arc<Acceptor>> {
+        match self {
+            Self::Tls(_, acceptor) => Some(acceptor),
+            Self::Tcp(_) | Self::Unix(_) => None,
+        }
+    }
+
+    /// The address of a port.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(listener) | Self::Tls(listener, _) => listener.local_addr(),
+            Self::Unix(_) => Err(io::Error::other("a socket in the file system has no address")),
+        }
+    }
+
     pub(super) async fn accept(&self) -> io::Result<(Stream, Option<IpAddr>)> {
         match self {
-            Self::Tcp(listener) => {
+            Self::Tcp(listener) | Self::Tls(listener, _) => {
                 let (stream, peer) = listener.accept().await?;
                 // Answers are small and waited for: they must not wait to be joined by others.
                 drop(stream.set_nodelay(true));
@@ -72,17 +111,26 @@ impl Stream {
     }
 }
 
+/// How long a client may take to read the last that it is told.
+const READS_WITHIN: Duration = Duration::from_millis(250);
+
 /// Tells a client that there is no place, if it reads that at once.
 pub(super) async fn say_busy(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let said = async {
-        stream.write_all(BUSY.as_bytes()).await?;
+    let said = tokio::time::timeout(READS_WITHIN, stream.write_all(BUSY.as_bytes())).await;
+    if matches!(said, Ok(Ok(()))) {
+        read_out(stream).await;
+    }
+}
+
+/// Closes a connection whose client was told the last: one that is closed with bytes unread is reset, and what was told is lost with it.
+pub(super) async fn read_out(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let read = async {
         stream.shutdown().await?;
-        // A connection that is closed with bytes unread is reset, and the answer is lost with it.
         let mut sink = [0; 4096];
         while stream.read(&mut sink).await? > 0 {}
         io::Result::Ok(())
     };
-    drop(tokio::time::timeout(Duration::from_millis(250), said).await);
+    drop(tokio::time::timeout(READS_WITHIN, read).await);
 }
 
 /// Listens on a socket that only its owner can connect to. The caller holds the gate's folder, so a socket that is there already

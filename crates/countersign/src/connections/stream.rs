@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The bytes. Knows when the next request begins, and when the client stops reading.
+/// The bytes, below TLS where that is spoken. Knows when the next request begins, and when the client stops reading.
 pub struct Tracked<S> {
     stream: S,
     slot: Arc<Slot>,

@@ -1,12 +1,16 @@
 //! All connections of a listener: what each is doing, and which one has to go.
 
 use super::Limits;
+use crate::tls::Certificate;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+
+/// From when on an answer is one that lasts. Those that end sooner were looked at when their request came.
+const LASTS_MS: u64 = 1000;
 
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +49,8 @@ pub struct Slot {
     told: Notify,
     peer: Option<IpAddr>,
     body_within: Duration,
+    /// Set once TLS is spoken: with the client's certificate, if it has shown one.
+    secured: OnceLock<Option<Certificate>>,
 }
 
 impl Slot {
@@ -58,6 +64,7 @@ impl Slot {
             told: Notify::new(),
             peer,
             body_within,
+            secured: OnceLock::new(),
         }
     }
 
@@ -69,6 +76,22 @@ impl Slot {
     /// Where the client is; `None` on loopback and on a socket of this machine.
     pub fn peer(&self) -> Option<IpAddr> {
         self.peer
+    }
+
+    /// TLS is spoken from here on.
+    pub(super) fn secure(&self, certificate: Option<Certificate>) {
+        // There is one handshake for each connection.
+        drop(self.secured.set(certificate));
+    }
+
+    /// Whether TLS is spoken.
+    pub fn is_tls(&self) -> bool {
+        self.secured.get().is_some()
+    }
+
+    /// The certificate that the client has shown.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.secured.get()?.as_ref()
     }
 
     fn now_ms(&self) -> u64 {
@@ -202,6 +225,20 @@ impl Table {
     /// Cuts every connection that has taken too long.
     pub(super) fn cut_overdue(&self) {
         self.places().taken.values().for_each(|slot| slot.cut(slot.overdue(&self.limits)));
+    }
+
+    /// Cuts what goes on to be answered over a certificate that does not count any more. A request is looked at when it comes; this
+    /// is for answers that last, such as a stream of events. Blocks while it verifies.
+    pub(super) fn cut_uncertified(&self) {
+        let lasts = |slot: &&Arc<Slot>| {
+            slot.certificate().is_some() && slot.state() == State::Working && slot.waited_ms() > LASTS_MS
+        };
+        let lasting: Vec<Arc<Slot>> = self.places().taken.values().filter(lasts).cloned().collect();
+        for slot in lasting {
+            if slot.certificate().is_some_and(|certificate| certificate.still_counts().is_err()) {
+                slot.cut(Cut::Anyway);
+            }
+        }
     }
 
     /// Ends all that there are: at once where no request has arrived, otherwise after the answer.

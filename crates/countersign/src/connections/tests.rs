@@ -1,6 +1,9 @@
 //! Clients that wait, drip, never read, or come when all places are taken; each test is a listener with few places and short times.
 
-use super::{Limits, Slot, serve};
+mod tls;
+
+use super::{Limits, Listener, Slot, serve};
+use crate::tls::Acceptor;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
@@ -28,6 +31,10 @@ struct Server {
 }
 
 async fn server(limits: Limits) -> Server {
+    server_over(limits, None).await
+}
+
+async fn server_over(limits: Limits, acceptor: Option<Arc<Acceptor>>) -> Server {
     let (release, begun) = (Arc::new(Notify::new()), Arc::new(tokio::sync::Semaphore::new(0)));
     let (slow, started) = (Arc::clone(&release), Arc::clone(&begun));
     let router = Router::new()
@@ -57,6 +64,7 @@ async fn server(limits: Limits) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
+    let listener = Listener::port(listener, acceptor);
     tokio::spawn(serve(router, listener, limits, async move { drop(stopped.await) }));
     Server { addr, release, begun, _stop: stop }
 }

@@ -2,11 +2,14 @@
 //!
 //! An open gate, which has no operators yet, believes the header `Countersign-Agent`, writes `auth: none`, and serves loopback
 //! only. An identified one goes by signatures alone. The body is read here, whole, once its sender is known and may do what is asked,
-//! and the bytes whose digest was checked are the very ones that the handler gets.
+//! and the bytes whose digest was checked are the very ones that the handler gets. A client certificate never stands in for a signature;
+//! it restricts who may sign over its connection (`certificate`).
 
+mod certificate;
 mod guard;
 mod open;
 
+pub use certificate::scheme;
 pub use guard::identify;
 pub use open::{is_loopback, is_own_origin};
 

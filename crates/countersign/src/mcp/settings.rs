@@ -1,9 +1,11 @@
 //! Which servers stand behind the gateway, and what becomes of tools that no pact maps: from countersign.toml or from flags,
 //! checked once.
 
+mod address;
 mod program;
 mod proposal;
 
+pub use address::Address;
 pub use program::Program;
 pub use proposal::{Guard, Proposal};
 
@@ -12,6 +14,8 @@ use super::methods;
 use crate::config::adapters::variables;
 use crate::config::table::{Table, number, suggestion};
 use crate::hinted::{bail_hinted, hinted};
+use crate::tls::Files;
+use address::is_url;
 use anyhow::Result;
 use countersign_core::pact::duration_ms;
 use std::collections::BTreeMap;
@@ -40,7 +44,7 @@ const RUNNERS: [&str; 13] =
     ["uvx", "uv", "run", "npx", "bunx", "pipx", "node", "deno", "python", "python3", "sh", "bash", "env"];
 
 /// What the settings say of one server.
-const KEYS: [&str; 5] = ["command", "env", "guard", "tool", "url"];
+const KEYS: [&str; 9] = ["ca", "certificate", "certificate_key", "command", "crl", "env", "guard", "tool", "url"];
 
 /// Between an upstream's name and a tool's, where there are several upstreams.
 pub const SEPARATOR: &str = "__";
@@ -91,7 +95,7 @@ pub enum Place {
     /// A program that is started and spoken to over its standard input and output.
     Command(Program),
     /// One that runs, spoken to over streamable HTTP.
-    Url(String),
+    Url(Address),
 }
 
 impl McpSettings {
@@ -205,7 +209,7 @@ pub fn checked_ignored(paths: &[String]) -> Result<()> {
 
 fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
     let hint =
-        format!("write [mcp.upstream.{name}] with `command = [\"program\", \"argument\"]` or `url = \"http://…\"`");
+        format!("write [mcp.upstream.{name}] with `command = [\"program\", \"argument\"]` or `url = \"https://…\"`");
     let Some(table) = value.as_table() else { bail_hinted!("key `mcp.upstream.{name}` must be a table"; "{hint}") };
     if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
         bail_hinted!("key `mcp.upstream.{name}.{unknown}` is not known"; "{}", suggestion(unknown, &KEYS));
@@ -217,13 +221,17 @@ fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
         }
         Some(env) => variables(&Table::new(format!("mcp.upstream.{name}.env"), env)?, base)?,
     };
-    match (table.get("command"), table.get("url").and_then(Value::as_str)) {
+    let url = table.get("url").and_then(Value::as_str);
+    address::check_keys(name, table, url)?;
+    match (table.get("command"), url) {
         (Some(Value::Array(words)), None) if !words.is_empty() => {
             let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
             let words = words.ok_or_else(|| hinted!("the words of a command must be strings"; "{hint}"))?;
             Ok(Place::Command(Program { words, env }))
         }
-        (None, Some(url)) => address(url),
+        (None, Some(url)) => {
+            Ok(Place::Url(Address::parse(url, &Table::new(format!("mcp.upstream.{name}"), value)?, base)?))
+        }
         (Some(Value::String(line)), None) => {
             let split = words(line).unwrap_or_default();
             bail_hinted!("key `mcp.upstream.{name}.command` must be a list of words"; "write it as `command = {split:?}`")
@@ -233,21 +241,12 @@ fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
     }
 }
 
-/// An address that is spoken to; TLS is not.
-fn address(url: &str) -> Result<Place> {
-    if !url.starts_with("http://") || url.parse::<axum::http::Uri>().is_err() {
-        bail_hinted!("`{url}` is not an address of a server"; "write it as http://127.0.0.1:8000/mcp; TLS is not supported");
-    }
-    Ok(Place::Url(url.to_owned()))
-}
-
-/// An upstream from the command line: `name=command …` or `name=http://…`.
+/// An upstream from the command line: `name=command …` or `name=https://…`.
 pub fn upstream(text: &str) -> Result<(String, Place)> {
     let Some((name, rest)) = text.split_once('=') else {
-        bail_hinted!("`{text}` names no upstream"; "write --upstream 'name=command argument …' or --upstream name=http://…");
+        bail_hinted!("`{text}` names no upstream"; "write --upstream 'name=command argument …' or --upstream name=https://…");
     };
-    let place =
-        if rest.starts_with("http://") || rest.starts_with("https://") { address(rest)? } else { command(rest)? };
+    let place = if is_url(rest) { Place::Url(Address::new(rest, Files::default())?) } else { command(rest)? };
     Ok((checked(name)?, place))
 }
 
@@ -262,7 +261,7 @@ pub fn command(text: &str) -> Result<Place> {
 /// A name for a server from its command: the first word that names no runner and is no option, without what half of them have in their
 /// names. `uvx mcp-server-git --repository .` is `git`.
 pub fn derived_name(text: &str) -> Option<String> {
-    if text.starts_with("http://") || text.starts_with("https://") {
+    if is_url(text) {
         return None;
     }
     let words = words(text)?;
@@ -384,7 +383,9 @@ mod tests {
             "[upstream.a_]\ncommand = [\"x\"]",
             "[upstream.a]\ncommand = []",
             "[upstream.a]\ncommand = [\"x\"]\nurl = \"http://a\"",
-            "[upstream.a]\nurl = \"https://a\"",
+            "[upstream.a]\nurl = \"ftp://a\"",
+            "[upstream.a]\nurl = \"http://a\"\nca = \"ca.pem\"",
+            "[upstream.a]\nurl = \"https://a\"\ncertificate_key = \"a.key\"",
             "[upstream.a]\ncomand = [\"x\"]",
             "[upstream.a]\ncommand = [\"x\"]\nenv = [\"TOKEN\"]",
             "[upstream.a]\ncommand = [\"x\"]\nenv = { TOKEN = { evn = \"TOKEN\" } }",

@@ -102,7 +102,7 @@ pub fn open(place: &Place, inlet: Inlet, alive: Alive) -> Result<mpsc::Sender<Me
     let (outgoing, messages) = mpsc::channel(WAITING_MAX);
     match place {
         Place::Command(program) => process::open(program, messages, inlet, alive)?,
-        Place::Url(url) => http::open(url, messages, inlet, alive)?,
+        Place::Url(address) => http::open(address, messages, inlet, alive)?,
     }
     Ok(outgoing)
 }

@@ -5,6 +5,7 @@ use crate::adapters::http::base::NotABase;
 use crate::adapters::postgres::setup::SetupError;
 use crate::commands::Failure;
 use crate::hinted::Hinted;
+use crate::tls::Why;
 use countersign_engine::commit::CommitError;
 use countersign_engine::gate::OpenError;
 use countersign_engine::storage::StorageError;
@@ -25,7 +26,18 @@ pub(super) fn of(error: &(dyn Error + 'static)) -> Vec<String> {
     macro_rules! first {
         ($($kind:ty),*) => { $(if let Some(error) = error.downcast_ref::<$kind>() { return error.hint().into_iter().collect(); })* };
     }
-    first!(Hinted, NotACidr, NotABase, SetupError, StorageError, CommitError, OpenError, CheckpointError, KeyError);
+    first!(
+        Hinted,
+        Why,
+        NotACidr,
+        NotABase,
+        SetupError,
+        StorageError,
+        CommitError,
+        OpenError,
+        CheckpointError,
+        KeyError
+    );
     first!(
         HashParseError,
         ReceiptError,

@@ -12,7 +12,7 @@ const WHOLE: &str = "act --pact billing --action refund \
     --params {\"account\":\"42\",\"amount\":100,\"currency\":\"USD\",\"destination\":\"acct_treasury_1\"} --data data --key refund-1.key";
 
 /// A folder with an admin, a published pact, an agent and an account.
-fn identified() -> Sandbox {
+pub fn identified() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("billing.toml", BILLING);
     for line in [
@@ -136,7 +136,11 @@ fn a_server_is_talked_to_with_the_same_key() {
 fn a_gate_with_an_admin_listens_anywhere() {
     let sandbox = identified();
     let refused = Sandbox::with_gate();
+    refused.write("countersign.toml", "[tls]\nterminated_by_proxy = true");
     refused.run("serve --data data --listen 0.0.0.0:0").must(2);
+    // Without TLS only if something in front speaks it.
+    assert!(sandbox.run("serve --data data --listen 0.0.0.0:0").must(2).stderr.contains("would not be encrypted"));
+    sandbox.write("countersign.toml", "[tls]\nterminated_by_proxy = true");
     let server = sandbox.serve_on("0.0.0.0:0");
     let url = server.url.replace("0.0.0.0", "127.0.0.1");
     sandbox.run(&format!("fact get Account 42 --server {url} --key admin.key")).must(0);

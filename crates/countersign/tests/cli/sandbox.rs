@@ -173,16 +173,22 @@ pub struct Server {
 
 impl Server {
     /// Tells it to end; gives what it said, without its structured log.
-    pub fn end(mut self) -> (i32, String) {
+    pub fn end(self) -> (i32, String) {
+        let dir = self.dir.clone();
+        let (code, said) = self.end_with_log();
+        // Lines of the log begin with their time.
+        let lines: Vec<_> = said.lines().filter(|line| line.get(10..11) != Some("T")).collect();
+        (code, redact(&lines.join("\n"), &dir))
+    }
+
+    /// The same with its log, as it stands.
+    pub fn end_with_log(mut self) -> (i32, String) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let mut rest = String::new();
         self.stderr.read_to_string(&mut rest).unwrap();
         let code = self.child.wait().unwrap().code().unwrap();
-        let said = std::mem::take(&mut self.said) + &rest;
-        // Lines of the log begin with their time.
-        let lines: Vec<_> = said.lines().filter(|line| line.get(10..11) != Some("T")).collect();
-        (code, redact(&lines.join("\n"), &self.dir))
+        (code, std::mem::take(&mut self.said) + &rest)
     }
 }
 

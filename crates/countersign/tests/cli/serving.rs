@@ -48,6 +48,7 @@ fn what_cannot_be_served_or_reached_is_said() {
 fn an_address_that_this_machine_does_not_have_is_said_to_be_that() {
     let sandbox = Sandbox::new();
     sandbox.run("init --data data").must(0);
+    sandbox.write("countersign.toml", "[tls]\nterminated_by_proxy = true");
     // An address for documentation, which no machine has.
     let refused = sandbox.run("serve --data data --listen 192.0.2.1:9999").must(3).stderr;
     assert!(refused.contains("this machine has no such address"), "{refused}");

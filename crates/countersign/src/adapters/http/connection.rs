@@ -6,9 +6,10 @@
 
 use super::base::Base;
 use crate::adapters::address::{self, Cidr, NotAllowed};
+use crate::tls::client::Client;
 use countersign_core::call::{Found, FoundCode};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::{ClientConnection, StreamOwned};
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -30,7 +31,7 @@ pub struct Connector {
     /// Addresses that are not public and may be called.
     pub listed: Vec<Cidr>,
     /// TLS, where it is spoken.
-    pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    pub tls: Option<(Client, ServerName<'static>)>,
     pub names: Names,
     /// How long opening may take.
     pub timeout: Duration,
@@ -45,10 +46,10 @@ impl Connector {
         let mut timed = Timed { stream, until: opened_by };
         let mut line = match &self.tls {
             None => Connection::Plain(timed),
-            Some((config, name)) => {
+            Some((client, name)) => {
                 let failed = |error: &dyn fmt::Display| FoundCode::TlsFailed.about(&self.base).and_said(error);
                 let mut connection =
-                    ClientConnection::new(Arc::clone(config), name.clone()).map_err(|error| failed(&error))?;
+                    ClientConnection::new(client.config(), name.clone()).map_err(|error| failed(&error))?;
                 while connection.is_handshaking() {
                     connection
                         .complete_io(&mut timed)

@@ -86,7 +86,7 @@ fn certificates_that_cannot_be_read_are_said_at_the_start() {
     let empty = folder.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();
     for (path, part) in
-        [("/nowhere/ca.pem", "cannot read the certificates"), (empty.to_str().unwrap(), "no certificate")]
+        [("/nowhere/ca.pem", "cannot read /nowhere/ca.pem"), (empty.to_str().unwrap(), "no certificate")]
     {
         let text = format!("[adapters.p]\nkind = \"http\"\nbase = \"https://p.example\"\nca = \"{path}\"");
         let config = crate::config::Config::parse(&text, std::path::Path::new("")).unwrap();

@@ -46,6 +46,7 @@ fn command(request: &ActionRequest, delegation: Option<&str>, agent: Option<&str
     flag("agent", agent);
     flag("key", connection.key.as_deref().and_then(|file| file.to_str()));
     flag("data", connection.data.as_deref().and_then(|folder| folder.to_str()));
+    flag("ca", connection.ca.as_deref().filter(|_| connection.data.is_none()).and_then(|file| file.to_str()));
     flag("server", connection.server.as_deref().filter(|_| connection.data.is_none()));
     words.join(" ")
 }
@@ -73,7 +74,7 @@ mod tests {
         }))
         .expect("a request");
         let connection =
-            Connection { server: Some("http://127.0.0.1:1".into()), data: None, key: Some("a b.key".into()) };
+            Connection { server: Some("http://127.0.0.1:1".into()), data: None, ca: None, key: Some("a b.key".into()) };
         let unknown = Failure::cannot("x").into_unknown("it may have been", Some("k-1"));
         let told =
             Report::of_error(&or_find_out(unknown.into(), &request, Some("@token"), None, &connection)).to_string();

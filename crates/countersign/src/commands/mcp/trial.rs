@@ -12,6 +12,7 @@ use crate::commands::{Exit, Failure, OPERATOR, Outcome, init, is_refused_as};
 use crate::config::{self, Config};
 use crate::data::ONE_GATE;
 use crate::mcp::adapter::Rules;
+use crate::mcp::downstream::http::Certified;
 use crate::mcp::draft::only_reads;
 use crate::mcp::gate::SERVER_TYPE;
 use crate::mcp::operator::OperatorCommands;
@@ -110,7 +111,7 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
         })?;
     }
     let listen = args.listen.as_deref().map(config::listen).transpose().map_err(usage)?;
-    super::check_loopback(listen)?;
+    super::check_reach(listen, &config.tls)?;
     checked_ignored(&args.ignore).and_then(|()| checked_paths(&args.only)).map_err(usage)?;
     super::approve::check_options(&args.reads, &args.writes, &args.ignore, &args.only)?;
     let (name, place) = server(args)?;
@@ -161,7 +162,8 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     warn_of_doubts(&client, &operator);
     let is_described = !serves || (listen.is_some() && std::io::stdout().is_terminal());
     if is_described {
-        describe(args, (&name, &data), &guarded, &tools)?;
+        let scheme = if config.tls.is_on() { "https" } else { "http" };
+        describe(args, (&name, &data), scheme, &guarded, &tools)?;
     }
     if !serves {
         let read = guarded.iter().filter(|it| it.reads && it.tool.needs_no_arguments());
@@ -186,6 +188,7 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     let folder = data.canonicalize().unwrap_or_else(|_| data.clone()).display().to_string();
     let gate = GateClient::new(client, AGENT.to_owned(), unmapped, secret(None, AGENT)).noting(&folder);
     let gate = gate.advising(operator);
+    let listen = listen.map(|listen| (listen, Certified { agent: AGENT.to_owned(), key: None }));
     open_gateway(vec![(name, place)], gate, config.mcp.allow_methods.iter().cloned().collect(), listen, &config)
 }
 
@@ -271,7 +274,13 @@ fn guarded<'a>(args: &TryArgs, tools: &'a [Tool]) -> Result<Vec<Guarded<'a>>> {
 }
 
 /// Says what is guarded, and how an agent comes to it.
-fn describe(args: &TryArgs, (name, data): (&str, &Path), guarded: &[Guarded<'_>], tools: &[Tool]) -> Result<()> {
+fn describe(
+    args: &TryArgs,
+    (name, data): (&str, &Path),
+    scheme: &str,
+    guarded: &[Guarded<'_>],
+    tools: &[Tool],
+) -> Result<()> {
     let list = |wanted: &dyn Fn(&Guarded<'_>) -> bool| {
         let names: Vec<String> = guarded.iter().filter(|it| wanted(it)).map(|it| inline(&it.tool.name)).collect();
         names.join(", ")
@@ -311,7 +320,7 @@ fn describe(args: &TryArgs, (name, data): (&str, &Path), guarded: &[Guarded<'_>]
     if guarded.iter().all(|it| !it.reads) && !guarded.is_empty() {
         say("\nNo tool is known to read, so nothing can be compared: name those that only read with --reads TOOL.");
     }
-    say_snippet(args, name, data)?;
+    say_snippet(args, (name, data), scheme)?;
     let data = word(&data.display().to_string());
     say(format_args!(
         "\nThe ledger is in {data}. What was asked, refused and why:\n  countersign mcp report --data {data}\n\
@@ -345,9 +354,9 @@ fn words(args: &TryArgs, name: &str, data: &Path) -> Result<Vec<String>> {
 }
 
 /// Says what to put into the settings of agents. An agent may start it in any folder, so it names its own. Not wrapped: it is pasted.
-fn say_snippet(args: &TryArgs, name: &str, data: &Path) -> Result<()> {
+fn say_snippet(args: &TryArgs, (name, data): (&str, &Path), scheme: &str) -> Result<()> {
     if let Some(listen) = &args.listen {
-        let entry = json!({ "mcpServers": { name: { "type": "http", "url": format!("http://{listen}/mcp") } } });
+        let entry = json!({ "mcpServers": { name: { "type": "http", "url": format!("{scheme}://{listen}/mcp") } } });
         say("\nPut this into the settings of your agent, in place of the server itself:\n");
         say_json_text(&serde_json::to_string_pretty(&entry)?);
         return Ok(());

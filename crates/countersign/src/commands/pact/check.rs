@@ -35,6 +35,9 @@ pub struct CheckArgs {
     /// Ask this gate, or the gate on this data folder, whether it would publish them as they are
     #[arg(long, value_name = "URL|DIR")]
     against: Option<String>,
+    /// Over https, trust the authorities in this PEM file and no others [default: the public ones]
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CA", hide_env_values = true)]
+    ca: Option<PathBuf>,
     /// Sign with the key in this file; it takes a publisher or an auditor
     #[arg(long, value_name = "FILE", env = "COUNTERSIGN_KEY", hide_env_values = true)]
     key: Option<PathBuf>,
@@ -50,7 +53,7 @@ pub struct CheckArgs {
 pub fn run(args: &CheckArgs, config: &Config) -> Result<Outcome> {
     let mut files = read_all(&args.paths)?;
     if let Some(against) = &args.against {
-        ask(&mut files, against, args.key.clone(), config)?;
+        ask(&mut files, against, args, config)?;
     }
     let sound = files.iter().all(PactFile::is_sound);
     if args.json {
@@ -75,10 +78,11 @@ pub fn run(args: &CheckArgs, config: &Config) -> Result<Outcome> {
 }
 
 /// Has a gate check what is sound by itself: versions that do not follow, and fact types that disagree with what is published.
-fn ask(files: &mut [PactFile], against: &str, key: Option<PathBuf>, config: &Config) -> Result<()> {
+fn ask(files: &mut [PactFile], against: &str, args: &CheckArgs, config: &Config) -> Result<()> {
     let is_url = against.starts_with("http://") || against.starts_with("https://");
     let (server, data) = if is_url { (Some(against.to_owned()), None) } else { (None, Some(against.into())) };
-    let client = Connection { server, data, key }.client(config)?;
+    let (ca, key) = (args.ca.clone(), args.key.clone());
+    let client = Connection { server, data, ca, key }.client(config)?;
     for file in files.iter_mut().filter(|file| file.is_sound()) {
         let call = Call::post("/v1/check/pact").body("application/toml", file.text.clone().into_bytes());
         match client.call::<PactChecked>(call) {

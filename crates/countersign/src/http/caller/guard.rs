@@ -3,6 +3,7 @@
 //! It keeps the door; what a request changes is authorised once more at its own place in the order, so a role that is taken away
 //! holds from the next commit on even for what has passed here.
 
+use super::certificate;
 use super::open::{agent, host, operator, refuse_strangers};
 use super::{App, Caller, HttpError};
 use crate::connections::Slot;
@@ -56,6 +57,9 @@ pub async fn identify(
     mut request: Request,
     next: Next,
 ) -> Response {
+    if let Err(error) = certificate::check(&app, request.extensions()) {
+        return certificate::closing(error);
+    }
     let Some(path) = request.extensions().get::<MatchedPath>().cloned() else {
         return match unsigned(&app, request) {
             Ok(Passed { request, .. }) => next.run(request).await,
@@ -81,7 +85,7 @@ pub async fn identify(
     } else {
         // An open gate believes every caller, so there is no one to count requests for.
         request.extensions_mut().insert(app.bodies.clone());
-        named(route, request).map(Passed::from)
+        named(&app, route, request).map(Passed::from)
     };
     let let_through = let_through.and_then(|passed| match route {
         Some(route) => check_query(route, passed.request.uri().query()).map(|()| passed),
@@ -142,13 +146,14 @@ fn no_such_operation(path: &str) -> Response {
 }
 
 /// In an open gate: who the header says it is, where someone must be named.
-fn named(route: Option<&Route>, mut request: Request) -> Result<Request, HttpError> {
+fn named(app: &App, route: Option<&Route>, mut request: Request) -> Result<Request, HttpError> {
     refuse_strangers(&request)?;
     let name = match route.and_then(|route| route.names) {
         Some(Named::Agent) => agent(request.headers())?,
         Some(Named::Operator) => operator(request.headers())?,
         None => return Ok(request),
     };
+    certificate::check_signer(app, request.extensions(), &name, None)?;
     request.extensions_mut().insert(Caller { name, auth: Auth::None, kind: None });
     Ok(request)
 }
@@ -321,7 +326,10 @@ impl Asked<'_> {
             self.check_limits(&head, &key).await?;
         }
         let sender = authenticated(app, head).await?;
-        if let Some(connection) = parts.extensions.get::<Arc<Slot>>().filter(|_| sender.is_active) {
+        let certified =
+            certificate::check_signer(app, &parts.extensions, &sender.holder.name, Some(sender.holder.kind));
+        if let Some(connection) = parts.extensions.get::<Arc<Slot>>().filter(|_| sender.is_active && certified.is_ok())
+        {
             connection.prove();
         }
         let is_idle = sender.holder.kind == HolderKind::Agent && !sender.is_active;
@@ -329,6 +337,7 @@ impl Asked<'_> {
         let cost = if is_idle { INACTIVE_COST } else { cost(announced.unwrap_or(0).min(bytes_max)) };
         let charged = is_limited.then(|| charge(app, &key, &sender.holder.name, cost, route.path));
         let left = charged.transpose()?;
+        certified?;
         authorised(app, self.callers, &sender, route.path)?;
         if announced.is_some_and(|bytes| bytes > bytes_max) {
             return Err(body::larger_than(bytes_max));

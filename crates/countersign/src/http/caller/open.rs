@@ -5,6 +5,7 @@
 //! cannot sign.
 
 use super::HttpError;
+use super::certificate::scheme;
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use countersign_api::{AGENT_HEADER, ErrorCode};
@@ -73,7 +74,7 @@ pub fn refuse_strangers(request: &Request) -> Result<(), HttpError> {
             "call the gate as 127.0.0.1, [::1] or localhost",
         ));
     }
-    if is_own_origin(host, request.headers()) {
+    if is_own_origin(scheme(request.extensions()), host, request.headers()) {
         return Ok(());
     }
     Err(HttpError::new(
@@ -85,9 +86,12 @@ pub fn refuse_strangers(request: &Request) -> Result<(), HttpError> {
 
 /// Whether a request was caused by no page, or by one that was loaded from this very host and port. Browsers say truly where they
 /// send a request and which page caused it; another port of the same machine is another origin.
-pub fn is_own_origin(host: &str, headers: &HeaderMap) -> bool {
+pub fn is_own_origin(scheme: &str, host: &str, headers: &HeaderMap) -> bool {
     let mut origins = headers.get_all(header::ORIGIN).iter();
-    origins.all(|origin| origin.as_bytes().strip_prefix(b"http://") == Some(host.as_bytes()))
+    origins.all(|origin| {
+        let rest = origin.as_bytes().strip_prefix(scheme.as_bytes()).and_then(|rest| rest.strip_prefix(b"://"));
+        rest == Some(host.as_bytes())
+    })
 }
 
 /// Whether a host, with or without a port, is this machine.
@@ -108,7 +112,7 @@ mod tests {
     fn a_page_of_another_port_of_this_machine_is_a_stranger() {
         let is_own = |origins: &[&'static str]| {
             let headers = origins.iter().map(|origin| (header::ORIGIN, axum::http::HeaderValue::from_static(origin)));
-            is_own_origin("127.0.0.1:8420", &headers.collect())
+            is_own_origin("http", "127.0.0.1:8420", &headers.collect())
         };
         assert!(is_own(&[]) && is_own(&["http://127.0.0.1:8420"]));
         for other in
@@ -117,6 +121,8 @@ mod tests {
             assert!(!is_own(&[other]), "{other}");
         }
         assert!(!is_own(&["http://127.0.0.1:8420", "http://localhost:3000"]), "the second counts as well");
+        let encrypted = [(header::ORIGIN, axum::http::HeaderValue::from_static("https://gate.example"))];
+        assert!(is_own_origin("https", "gate.example", &encrypted.into_iter().collect()));
     }
 
     #[test]

@@ -36,6 +36,8 @@ const ELSEWHERE: &[ErrorCode] = &[
     ErrorCode::DigestMismatch,
     ErrorCode::NotAuthorised,
     ErrorCode::AgentNotActive,
+    ErrorCode::CertificateRefused,
+    ErrorCode::CertificateMismatch,
     ErrorCode::TrustTooLow,
     ErrorCode::RateLimited,
     ErrorCode::TooManyKeys,

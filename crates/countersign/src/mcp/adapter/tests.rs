@@ -1,6 +1,6 @@
 //! The adapter against a server that answers as each test says.
 
-use super::super::settings::Program;
+use super::super::settings::{Address, Program};
 use super::*;
 use crate::mcp::message::raw;
 use axum::body::to_bytes;
@@ -138,7 +138,7 @@ fn server(runtime: &Handle, script: Script) -> (Place, mpsc::Receiver<Value>) {
     let url = format!("http://{}/mcp", listener.local_addr().expect("has one"));
     let router = axum::Router::new().route("/mcp", axum::routing::post(answer));
     runtime.spawn(async move { axum::serve(listener, router).await });
-    (Place::Url(url), asked)
+    (Place::Url(Address { url, ..Address::default() }), asked)
 }
 
 /// Lets pass accounts that are active, and sends what it is told to.
@@ -306,7 +306,7 @@ fn a_halt_stops_the_call_at_the_last_moment() {
 fn a_server_that_is_not_there_was_sent_nothing() {
     let threads = Threads::new(1 << 30).expect("there are threads");
     for place in [
-        Place::Url("http://127.0.0.1:1/mcp".to_owned()),
+        Place::Url(Address { url: "http://127.0.0.1:1/mcp".to_owned(), ..Address::default() }),
         Place::Command(Program { words: vec!["/no/such/program".to_owned()], env: Vec::new() }),
     ] {
         let adapter = adapter(place, Arc::clone(&threads));

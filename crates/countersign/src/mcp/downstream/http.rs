@@ -1,14 +1,16 @@
 //! Clients over streamable HTTP: sessions that begin with a handshake and have an id, and single requests of the stateless
 //! revisions, each of which borrows a session that no one else uses meanwhile.
 //!
-//! The gateway cannot tell who calls, so it is reached from this machine only, and by no page of a browser.
+//! Whoever reaches the gateway acts as its agent. So it is reached from this machine only, and by no page of a browser; or, over TLS,
+//! with a client certificate that names the agent.
 
 mod events;
 mod sessions;
 mod stateless;
 
 use super::MESSAGE_BYTES_MAX;
-use crate::http::{is_loopback, is_own_origin};
+use crate::connections::Slot;
+use crate::http::{is_loopback, is_own_origin, scheme};
 use crate::mcp::Gateway;
 use crate::mcp::buffers::Held;
 use crate::mcp::delivery::arrivals;
@@ -17,9 +19,10 @@ use crate::mcp::upstream::Alive;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
+use countersign_core::identity::KeyName;
 use http_body_util::BodyExt as _;
 use serde_json::value::RawValue;
 use sessions::Sessions;
@@ -41,29 +44,60 @@ struct App {
     pool: Pool,
 }
 
+/// Whom a client certificate must name: the agent as which everyone acts who reaches the gateway.
+#[derive(Debug, Clone)]
+pub struct Certified {
+    pub agent: String,
+    /// The agent's own key; none in an open gate.
+    pub key: Option<KeyName>,
+}
+
+impl Certified {
+    /// Why a certificate, if one was shown, does not let its client in.
+    fn refuses(&self, extensions: &Extensions) -> Option<String> {
+        let certificate = extensions.get::<Arc<Slot>>()?.certificate()?;
+        if let Err(why) = certificate.still_counts() {
+            return Some(why.cause);
+        }
+        let named = certificate.named();
+        let is_agent = named.agents.iter().any(|name| name.as_str() == self.agent);
+        let is_only = named.agents.iter().all(|name| name.as_str() == self.agent) && named.unfit.is_none();
+        let is_key = self.key.is_some() && named.key == self.key;
+        let is_named = is_only && (is_agent || is_key);
+        (!is_named).then(|| "the client certificate does not name the agent that this gateway acts as".to_owned())
+    }
+}
+
 /// What is served, at `/mcp`. Sessions that no one has used for `idle` are ended.
-pub fn router(gateway: Arc<Gateway>, alive: Alive, idle: Duration) -> Router {
+pub fn router(gateway: Arc<Gateway>, alive: Alive, idle: Duration, certified: Certified) -> Router {
     let app = Arc::new(App { gateway, alive, sessions: Sessions::default(), pool: Pool::default() });
     sessions::reap(&app, idle);
     Router::new()
         .route("/mcp", post(posted).get(listened).delete(ended))
-        .layer(axum::middleware::from_fn(from_this_machine))
+        .layer(axum::middleware::from_fn_with_state(Arc::new(certified), let_in))
         .with_state(app)
 }
 
-/// Refuses what comes from a page of a browser that was not loaded from here, also one of another port of this machine, and what
-/// comes under a name that is not this machine's: a page that makes its own name point here must not reach the gateway.
-async fn from_this_machine(request: Request, next: axum::middleware::Next) -> Response {
-    if is_from_this_machine(request.headers()) {
+/// Refuses what comes from a page of a browser that was not loaded from here, also one of another port of this machine. Without a
+/// certificate it also refuses what comes under a name that is not this machine's: a page that makes its own name point here must not
+/// reach the gateway.
+async fn let_in(State(certified): State<Arc<Certified>>, request: Request, next: axum::middleware::Next) -> Response {
+    if let Some(why) = certified.refuses(request.extensions()) {
+        let mut response = refused(StatusCode::FORBIDDEN, &why);
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        return response;
+    }
+    if is_from_here(request.headers(), request.extensions()) {
         next.run(request).await
     } else {
         refused(StatusCode::FORBIDDEN, "this gateway is for this machine only")
     }
 }
 
-fn is_from_this_machine(headers: &HeaderMap) -> bool {
+fn is_from_here(headers: &HeaderMap, extensions: &Extensions) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
-    is_loopback(host) && is_own_origin(host, headers)
+    let is_certified = extensions.get::<Arc<Slot>>().is_some_and(|connection| connection.certificate().is_some());
+    (is_certified || is_loopback(host)) && is_own_origin(scheme(extensions), host, headers)
 }
 
 async fn posted(State(app): State<Arc<App>>, request: Request) -> Response {

@@ -1,12 +1,15 @@
 //! A server that runs, over streamable HTTP: every message is a POST, answered by JSON or by a stream of events; and, in the
 //! revisions with a handshake, one more stream for what the server says unasked.
 
+mod connector;
 mod timed;
 
+use self::connector::Connector;
 use self::timed::{Latch, Timed};
 use super::{Alive, Event, Inlet, MESSAGE_BYTES_MAX};
 use crate::mcp::buffers::{Full, Held};
 use crate::mcp::message::{Kind, Message, NOT_SENT, UPSTREAM_FAILED};
+use crate::mcp::settings::Address;
 use crate::mcp::sse::SseReader;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -15,7 +18,6 @@ use base64::prelude::BASE64_STANDARD;
 use countersign_core::call::{Found, FoundCode};
 use http_body_util::BodyExt as _;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,7 +53,7 @@ impl From<Found> for Failed {
 }
 
 struct Link {
-    client: Client<HttpConnector, Body>,
+    client: Client<Connector, Body>,
     url: String,
     inlet: Inlet,
     state: Mutex<State>,
@@ -66,12 +68,14 @@ struct State {
 }
 
 /// Opens a link; nothing is sent until there is a message.
-pub(super) fn open(url: &str, messages: mpsc::Receiver<Message>, inlet: Inlet, alive: Alive) -> Result<(), Found> {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(TAKES_WITHIN));
-    let client = Client::builder(TokioExecutor::new()).build(connector);
-    let link = Arc::new(Link { client, url: url.to_owned(), inlet, state: Mutex::default() });
+pub(super) fn open(
+    address: &Address,
+    messages: mpsc::Receiver<Message>,
+    inlet: Inlet,
+    alive: Alive,
+) -> Result<(), Found> {
+    let client = Client::builder(TokioExecutor::new()).build(Connector::new(address, TAKES_WITHIN)?);
+    let link = Arc::new(Link { client, url: address.url.clone(), inlet, state: Mutex::default() });
     tokio::spawn(async move {
         link.run(messages).await;
         drop(alive);
@@ -312,14 +316,8 @@ impl Link {
             .body(body)
             .map_err(|error| Failed::NotSent(FoundCode::Unsendable.said(error)))?;
         *request.headers_mut() = headers;
-        let answer = self.client.request(request).await.map_err(|error| {
-            if error.is_connect() {
-                Failed::NotSent(FoundCode::NotListening.alone())
-            } else {
-                Failed::NoAnswer(FoundCode::ConnectionFailed.said(error))
-            }
-        })?;
-        Ok(answer.map(Body::new))
+        let answer = self.client.request(request).await;
+        Ok(answer.map_err(|error| connector::failed(&error, &self.url))?.map(Body::new))
     }
 
     fn headers(&self, message: Option<&Message>) -> HeaderMap {
