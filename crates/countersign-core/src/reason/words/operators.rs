@@ -7,8 +7,8 @@ use std::fmt;
 /// How a command ends that says what became of a call in doubt. Whoever knows how operators reach the gate puts that behind it.
 pub const RESOLVED_BY: &str = "--reason TEXT";
 /// What to do where a reading cannot be made again as long as this session goes on.
-pub const NEW_SESSION: &str = "nothing was sent; begin a new session, which rests on nothing that was read in this one, and read there what \
-                               the call rests on";
+pub const NEW_SESSION: &str = "nothing was sent; begin a new session, which rests on nothing that was read in this one, and read there \
+                               what the call rests on";
 
 /// The commands that say what became of a call in doubt.
 pub fn resolving(effect: impl fmt::Display) -> String {
