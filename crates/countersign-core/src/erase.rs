@@ -129,8 +129,8 @@ impl InForce {
             Self::Fenced(_) | Self::Held(_) => "see `countersign effect list` for what is in flight, then erase again",
             Self::Budget { .. } => "erase again when the window has closed",
             Self::Effect { .. } => {
-                "erase again when it has ended; what is in doubt is ended by `countersign effect resolve EFFECT settled --reason TEXT`, or with \
-                 `failed`"
+                "erase again when it has ended; what is in doubt is ended by `countersign effect resolve EFFECT settled --reason TEXT`, or \
+                 with `failed`"
             }
             Self::Claim { .. } => "erase again when it has ended; its holder can withdraw it",
             Self::Review { .. } => "approve or refuse it, or erase again when it has expired",

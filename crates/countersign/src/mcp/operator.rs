@@ -45,8 +45,8 @@ impl OperatorCommands {
         self.is_beside
     }
 
-    /// Says that a reading differs by itself, and what an operator can do about it. Where all of an answer differs, that is to end the guard
-    /// by this tool: it is not proposed for one of many queries, and the text says what is lost.
+    /// Says that a reading differs by itself, and what an operator can do about it. Where all of an answer differs, that is to end the
+    /// guard by this tool: it is not proposed for one of many queries, and the text says what is lost.
     pub fn of_volatile(&self, volatile: Volatile<'_>) -> String {
         let Volatile { name, upstream, tool, arguments, paths } = volatile;
         let name = word(name);
@@ -54,8 +54,8 @@ impl OperatorCommands {
         let takes_arguments = !["", "{}"].contains(&arguments.trim());
         if is_whole && takes_arguments {
             return format!(
-                "{name} differs whenever it is read with these arguments. Ask it for something that does not change by itself, such as the same \
-                 without a clock, a counter or a random value"
+                "{name} differs whenever it is read with these arguments. Ask it for something that does not change by itself, such as the \
+                 same without a clock, a counter or a random value"
             );
         }
         let differs = match is_whole {

@@ -32,7 +32,8 @@ impl Proposal {
         let why = self.why.says(self.times);
         match (&self.run, self.unguards) {
             (None, _) => format!(
-                "{why}; its agents should ask for something that does not change by itself, such as the same without a clock or a random value"
+                "{why}; its agents should ask for something that does not change by itself, such as the same without a clock or a random \
+                 value"
             ),
             (Some(_), true) => format!("{why}. With this, no write rests on anything that it answers"),
             (Some(_), false) => why,
