@@ -10,8 +10,8 @@ fn what_is_shown_of_tools_is_how_they_are_approved_now() {
     let show = || shop.run_ok(&["mcp", "approve", "--show", "--data", "data"]);
     let shown = show();
     let row = |shown: &str, tool: &str| {
-        let rows = shown.lines().filter(|line| line.starts_with(&format!("  {tool} "))).map(ToOwned::to_owned);
-        rows.last().unwrap_or_else(|| panic!("{shown}"))
+        let mut rows = shown.lines().filter(|line| line.starts_with(&format!("  {tool} "))).map(ToOwned::to_owned);
+        rows.next_back().unwrap_or_else(|| panic!("{shown}"))
     };
     assert!(
         row(&shown, "sell").contains("guarded as read") && row(&shown, "sell").contains("approved before"),
