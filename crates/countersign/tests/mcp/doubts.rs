@@ -66,12 +66,12 @@ impl Called {
 
 #[test]
 fn a_server_that_dies_in_a_mapped_call_leaves_it_in_doubt() {
-    Called::new("dying").stays_in_doubt("it ended");
+    Called::new("dying").stays_in_doubt("the server exited before it answered");
 }
 
 #[test]
 fn half_an_answer_to_a_mapped_call_is_none() {
-    Called::new("dying_half").stays_in_doubt("it ended");
+    Called::new("dying_half").stays_in_doubt("the server exited before it answered");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn attack_a_trial_is_not_put_into_a_folder_that_its_server_serves() {
     let server = shop.server();
     let (code, _, said) =
         run(&mut at_home(&shop, &home, &["mcp", "try", &server, "--name", "shop", "--data", "trial"]));
-    assert!(code == Some(0) && said.contains("warning: ") && said.contains("folder that the server runs in"), "{said}");
+    assert!(code == Some(0) && said.contains("warning: ") && said.contains("a folder that the server's command names"), "{said}");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn shadow_mode_in_force_is_said_by_whoever_starts() {
     assert!(said.contains("warning: shop is in shadow mode"), "{said}");
     // What was refused and what would have been are told apart, and what is over is not said to go on.
     let told = shop.run_ok(&["mcp", "report", "--data", "data"]);
-    assert!(told.contains("would have been refused: get_stock"), "{told}");
+    assert!(told.contains("would have been refused: shop/get_stock"), "{told}");
     assert!(told.contains("To refuse from now on"), "{told}");
     shop.settings("unmapped = \"deny\"", "guard = \"as-read\"");
     shop.approve(&[]);

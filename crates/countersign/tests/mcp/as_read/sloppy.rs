@@ -81,7 +81,7 @@ fn a_text_that_always_differs_locks_no_one_out() {
     let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
     assert!(text(&refused).contains("get_time differs whenever it is read. An operator can"), "{}", text(&refused));
     assert!(text(&refused).contains("countersign mcp approve shop/get_time --guard none"), "{}", text(&refused));
-    assert!(text(&refused).contains("new session"), "{}", text(&refused));
+    assert!(text(&refused).contains("Reconnect"), "{}", text(&refused));
     client.end();
     shop.approve(&["shop/get_time", "--guard", "none"]);
     let mut client = shop.client();
