@@ -92,7 +92,10 @@ fn attack_a_trial_is_not_put_into_a_folder_that_its_server_serves() {
     let server = shop.server();
     let (code, _, said) =
         run(&mut at_home(&shop, &home, &["mcp", "try", &server, "--name", "shop", "--data", "trial"]));
-    assert!(code == Some(0) && said.contains("warning: ") && said.contains("a folder that the server's command names"), "{said}");
+    assert!(
+        code == Some(0) && said.contains("warning: ") && said.contains("a folder that the server's command names"),
+        "{said}"
+    );
 }
 
 #[test]
