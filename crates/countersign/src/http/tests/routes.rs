@@ -90,7 +90,8 @@ fn faults(route: &Route) -> Vec<Fault> {
         let bad = route.path.replace(&format!("{{{name}}}"), "%FF").replace(['{', '}'], "");
         faults.push((Some(Code::InvalidPath), bad, usual.clone(), body.clone()));
     }
-    if route.params().iter().any(|param| param.place == countersign_api::routes::Place::Query) {
+    let has_query = route.params().iter().any(|param| param.place == countersign_api::routes::Place::Query);
+    if has_query || !matches!(route.callers, Callers::Anyone | Callers::Metrics) {
         faults.push((Some(Code::InvalidPath), format!("{path}?nonsense=1"), usual.clone(), body.clone()));
     }
     if content_type.is_some() {

@@ -65,7 +65,7 @@ fn definition(name: &str) -> Value {
     json!({"name": name, "inputSchema": {"type": "object"}})
 }
 
-/// Everything is approved as it is, but for one that has changed and one that was never read.
+/// Everything is approved as it is, and as only reading, but for one that has changed and one that was never read.
 fn approved(fact: &FactId) -> Option<Attributes> {
     let name = fact.id().strip_prefix("bank/")?;
     let definition = match name {
@@ -73,7 +73,8 @@ fn approved(fact: &FactId) -> Option<Attributes> {
         "changed" => "0".repeat(64),
         _ => Tool::parse(&raw(&definition(name))).expect("is a tool").definition,
     };
-    Some(Attributes::from_fields(vec![("definition".into(), FactValue::String(definition.into()))]))
+    let definition = ("definition".into(), FactValue::String(definition.into()));
+    Some(Attributes::from_fields(vec![definition, ("read_only".into(), FactValue::Bool(true))]))
 }
 
 fn adapter(place: Place, threads: Arc<Threads>) -> McpAdapter {

@@ -194,6 +194,11 @@ impl ClientSession {
     /// What was read counts for nothing, so something must be read before the next write: who is only told may just try again.
     fn begin_again(&self) {
         lock(&self.marks).begin_again();
+        self.is_unclear();
+    }
+
+    /// It is not known what its client has read before: something must be read first.
+    pub fn is_unclear(&self) {
         *held(&self.unclear) = Some(Instant::now());
     }
 
@@ -300,7 +305,7 @@ impl GateClient {
                 None
             }
             CutOff::Unclear => {
-                *held(&session.unclear) = Some(Instant::now());
+                session.is_unclear();
                 None
             }
         };

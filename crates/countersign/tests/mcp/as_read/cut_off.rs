@@ -139,3 +139,21 @@ fn is_held(folder: &Path) -> bool {
     let is_free = |path: PathBuf| File::open(path).is_ok_and(|note| note.try_lock().is_ok());
     !notes.is_empty() && !notes.iter().any(|note| is_free(note.path()))
 }
+
+/// As a client does whose session was ended because no one had used it for long.
+#[test]
+fn a_client_over_http_that_is_told_to_begin_again_reads_before_it_writes() {
+    let shop = Shop::new();
+    let gateway = shop.listen();
+    assert!(!is_error(&shop.http(&gateway).call("sell", &json!({"item": "rice", "count": 1}))), "it begins");
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    assert_eq!(gateway.post(Some("long-gone"), &list).status, 404);
+    let mut client = shop.http(&gateway);
+    for _ in 0..2 {
+        let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
+        assert_eq!(meta(&refused)["error"]["code"], "session_not_open", "{refused}");
+    }
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 10), "the server saw the other only");
+    client.call("get_stock", &json!({"item": "tea"}));
+    assert!(!is_error(&client.call("sell", &json!({"item": "tea", "count": 1}))));
+}

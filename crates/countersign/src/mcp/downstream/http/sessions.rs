@@ -24,9 +24,16 @@ const WAITING_MAX: usize = 256;
 /// How much of them: a client that never listens must not take the room of the others.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
+/// How long after it was told that its session is gone a client begins another at the latest: it does so at once.
+const BEGINS_AGAIN_WITHIN: Duration = Duration::from_secs(60);
+
 /// All sessions, by id.
 #[derive(Default)]
-pub struct Sessions(Mutex<HashMap<String, Live>>);
+pub struct Sessions {
+    live: Mutex<HashMap<String, Live>>,
+    /// When a client was told last that there is no session of its id. Who begins next may be that one.
+    gone: Mutex<Option<Instant>>,
+}
 
 #[derive(Clone)]
 struct Live {
@@ -53,7 +60,18 @@ struct Post {
 
 impl Sessions {
     fn map(&self) -> std::sync::MutexGuard<'_, HashMap<String, Live>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client is told that there is no session of its id.
+    fn is_gone(&self) {
+        *self.gone.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Whether a session that begins may take the place of one that is gone.
+    fn may_take_its_place(&self) -> bool {
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.is_some_and(|at| at.elapsed() < BEGINS_AGAIN_WITHIN)
     }
 
     /// A session, also one that was cut off and is gone on in with this.
@@ -126,7 +144,12 @@ pub async fn begin(app: &Arc<App>, message: Message) -> Response {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions");
     }
     let id = BASE64_URL_SAFE_NO_PAD.encode(id);
-    let live = Live::start(app, app.gateway.gate.seen_over_http(&id), None);
+    let seen = app.gateway.gate.seen_over_http(&id);
+    if app.sessions.may_take_its_place() {
+        // What its client has read before counts for nothing here, and the client may write all the same.
+        seen.session.is_unclear();
+    }
+    let live = Live::start(app, seen, None);
     app.sessions.map().insert(id.clone(), live);
     let mut response = post(app, &id, message).await;
     if let Ok(value) = HeaderValue::from_str(&id) {
@@ -138,6 +161,7 @@ pub async fn begin(app: &Arc<App>, message: Message) -> Response {
 /// Takes a message of a session.
 pub async fn post(app: &Arc<App>, session: &str, message: Message) -> Response {
     let Some(live) = app.sessions.get(app, session) else {
+        app.sessions.is_gone();
         return refused(StatusCode::NOT_FOUND, "there is no such session: begin again with initialize");
     };
     if message.kind() != Kind::Request {
