@@ -11,7 +11,6 @@ const ANY: &[ErrorCode] = &[CrossOrigin, WrongHost, RateLimited, InternalError, 
 /// Operations that ask who calls, with a signature over the whole request.
 const SIGNED: &[ErrorCode] = &[
     BadRequest,
-    InvalidPath,
     InvalidUtf8,
     SignatureMissing,
     SignatureMalformed,
@@ -73,6 +72,10 @@ pub(super) fn of(route: &Route) -> Vec<ErrorCode> {
     };
     let mut codes: Vec<ErrorCode> = [ANY, signed, named, body].iter().copied().flatten().copied().collect();
     codes.extend(route.errors.iter().copied().flatten());
+    // A parameter that they do not know; programs that ask whether the gate is up add what they like.
+    if !matches!(route.callers, Callers::Anyone | Callers::Metrics) {
+        codes.push(InvalidPath);
+    }
     for param in route.params() {
         match param.place {
             Place::Header if param.name == "If-Match" => codes.push(InvalidHeader),
