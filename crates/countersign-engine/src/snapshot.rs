@@ -58,6 +58,7 @@ pub fn take<'a>(
             fences,
             effects,
             held,
+            inboxes,
             // The log has them.
             origin: _,
             next_entry: _,
@@ -74,6 +75,7 @@ pub fn take<'a>(
             fences: fences.clone(),
             effects: effects.clone(),
             held: held.clone(),
+            inboxes: inboxes.clone(),
         };
         let pacts: Vec<_> = pacts.values().cloned().collect();
         let (erased, tree, key) = (erased.clone(), view.tree.clone(), log_keys.private());

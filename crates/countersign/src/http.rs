@@ -15,6 +15,7 @@ mod effects;
 mod error;
 mod facts;
 mod halts;
+mod inbox;
 mod keys;
 mod ledger;
 mod log;
@@ -67,8 +68,10 @@ pub struct App {
     rates: Rates,
     bodies: body::Bodies,
     external_reads: Arc<Places>,
-    /// Of requests that wait for an effect.
+    /// Of requests that wait for an effect, or for a message.
     waits: Arc<Places>,
+    /// Of inboxes that are followed.
+    followed: Arc<Places>,
 }
 
 /// From where a server can be reached.
@@ -148,6 +151,7 @@ fn finish(
         bodies: body::Bodies::default(),
         external_reads: Places::of_external_reads(),
         waits: Places::of_waits(),
+        followed: Places::of_followed(),
     });
     routes
         .fallback(error::not_found)

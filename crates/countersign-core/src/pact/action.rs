@@ -6,7 +6,8 @@ use super::diagnostic::{Problems, closest};
 use super::facts::Facts;
 use super::source::{Node, Table, Text, array, shorten, string, table};
 use super::{
-    ActionType, AsRead, CARRIED, Mode, OnFail, ReadingType, Require, budgets, call, changes, params, reads, writes,
+    ActionType, AsRead, CARRIED, Mode, OnFail, ReadingType, Require, budgets, call, changes, deliver, params, reads,
+    writes,
 };
 use crate::expression::Mention;
 use crate::ids::{ActionName, IdError};
@@ -87,11 +88,12 @@ pub(super) fn read<'a>(
                 let writes = writes::read(source, &mut body, reads, &checker, problems);
                 let scope = call::Scope { source, params, reads, checker: &checker };
                 let call = call::read(&scope, &mut body, &writes, problems);
-                (allow, require, writes, call)
+                let deliver = deliver::read(&scope, &mut body, problems);
+                (allow, require, writes, call, deliver)
             })
         }
         _ => {
-            let _ = (body.get("set"), body.get("delete"), body.get("call"));
+            let _ = (body.get("set"), body.get("delete"), body.get("call"), body.get("deliver"));
             None
         }
     };
@@ -106,7 +108,7 @@ pub(super) fn read<'a>(
         problems.error(&span, message, "give the action a `call` to the same adapter: the check is made with it");
     }
     body.finish(problems);
-    let (allow, require, writes, call) = checked?;
+    let (allow, require, writes, call, deliver) = checked?;
     if problems.errors() > before {
         return None;
     }
@@ -125,6 +127,7 @@ pub(super) fn read<'a>(
         budgets,
         writes,
         call,
+        deliver,
         changes,
         guard,
         readings: Vec::new(),
@@ -265,7 +268,8 @@ fn preconditions<'a>(
     let Some(items) = items else {
         return Vec::new();
     };
-    if items.is_empty() {
+    // A message is for an active agent with room for it, which is checked anyway.
+    if items.is_empty() && body.get("deliver").is_none() {
         let message = format!("{} has no precondition", body.what);
         let hint = "an action with nothing to check needs no gate; add [[action.NAME.require]] with `id` and `that`";
         problems.error(&body.span, message, hint);
