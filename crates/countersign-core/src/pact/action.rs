@@ -268,8 +268,10 @@ fn preconditions<'a>(
     let Some(items) = items else {
         return Vec::new();
     };
-    // A message is for an active agent with room for it, which is checked anyway.
-    if items.is_empty() && body.get("deliver").is_none() {
+    // That the recipient of a message is active and has room is asked anyway. What is written beside it needs a precondition of its own.
+    let (sets, deletes) = (body.get("set").is_some(), body.get("delete").is_some());
+    let only_delivers = body.get("deliver").is_some() && !sets && !deletes;
+    if items.is_empty() && !only_delivers {
         let message = format!("{} has no precondition", body.what);
         let hint = "an action with nothing to check needs no gate; add [[action.NAME.require]] with `id` and `that`";
         problems.error(&body.span, message, hint);

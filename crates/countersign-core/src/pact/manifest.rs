@@ -215,6 +215,13 @@ fn write_preconditions(out: &mut String, action: &ActionType) {
         let doc = cell(doc.as_deref().unwrap_or_default());
         let _ = writeln!(out, "| `{id}` | {} | {stale} | {otherwise} | {} |", code(that.text()), or_dash(&doc));
     }
+    if action.deliver.is_some() {
+        let why = "the gate asks it of every message";
+        let _ = writeln!(
+            out,
+            "| `recipient` | an active agent with room in its inbox | any age | rejected, in shadow mode too | {why} |"
+        );
+    }
 }
 
 fn write_budgets(out: &mut String, action: &ActionType) {

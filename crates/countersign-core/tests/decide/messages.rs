@@ -5,8 +5,9 @@ use crate::decide::world::{World, in_words};
 use countersign_core::code::Code;
 use countersign_core::decide::{Grouping, Withheld, withheld};
 use countersign_core::decision::Decision;
+use countersign_core::disclose::{DecidedBy, Disclosure};
 use countersign_core::halt::{Halt, Scope};
-use countersign_core::ids::{AgentId, FactId, PactName};
+use countersign_core::ids::{ActionName, AgentId, FactId, PactName};
 use countersign_core::limits::{INBOX_MESSAGES_MAX, INBOX_PER_SENDER_MAX, MESSAGES_MAX, SENDER_MESSAGES_MAX};
 use countersign_core::message::{Delivery, MessageId, Unread};
 use countersign_core::pact::load::load;
@@ -104,6 +105,37 @@ fn facts_name_the_recipient_and_an_action_does_more_than_write() {
     );
     assert_eq!(world.verdict(), "precondition_failed: case-is-open false");
     assert_eq!(waiting(&world, "ben").len(), 1);
+}
+
+#[test]
+fn a_recipient_that_an_attribute_names_is_told_to_those_who_may_see_it() {
+    let grant = "\n[[observe.Case]]\nwho = 'principal.roles.contains(\"lead\")'\nattributes = \"*\"\n";
+    let mut world = World::new(&format!("{PACT}{grant}"), "report", json!({"case": "7", "text": "done"}));
+    colleague(&mut world, "ben", "acme", "revoked");
+    world.feed("Case::\"7\"", Some(json!({"owner": "ben", "open": true})));
+    let told = |world: &mut World| {
+        let decision = world.decide();
+        let (pact, action) = (decision.pact.clone().unwrap(), ActionName::new("report").unwrap());
+        let reads: Vec<FactId> = decision.reads.iter().map(|read| read.fact.clone()).collect();
+        let by = Some(DecidedBy { pact: &pact, action: &action });
+        let mut reason = decision.blocked().unwrap().clone();
+        reason.withhold(&Disclosure::new(&world.state, &agent("agent-1"), by, &reads));
+        reason.message()
+    };
+    let mut world = world.with_agent(&[]);
+    assert_eq!(told(&mut world), "… is not an active agent, so nothing was delivered");
+    let mut world = world.with_agent(&["lead"]);
+    assert_eq!(told(&mut world), "ben is not an active agent, so nothing was delivered");
+    // The same of an inbox that is full.
+    colleague(&mut world, "ben", "acme", "active");
+    for _ in 0..INBOX_PER_SENDER_MAX {
+        let delivery = (agent("agent-1"), agent("ben"));
+        world.state.inboxes.deliver(world.next_entry, Delivery { from: &delivery.0, to: &delivery.1 });
+        world.next_entry += 1;
+    }
+    assert_eq!(told(&mut world), "128 messages of agent-1 wait in the inbox of ben, of 128 that may");
+    let mut world = world.with_agent(&[]);
+    assert_eq!(told(&mut world), "128 messages of agent-1 wait in the inbox of …, of 128 that may");
 }
 
 /// Each row mends the fault of the row above.
