@@ -1,6 +1,8 @@
 //! What of a reason one agent may be told. Done on the data, so that no word is made of what must stay untold.
 
-use super::{ClaimLoss, Condition, Crowded, Drift, Expected, FailedPrecondition, FailedRead, OutOfScope, Reason, ScopeRefusal};
+use super::{
+    ClaimLoss, Condition, Crowded, Drift, Expected, FailedPrecondition, FailedRead, OutOfScope, Reason, ScopeRefusal,
+};
 use crate::disclose::Disclosure;
 use crate::fact::Version;
 use crate::ids::FactId;

@@ -6,9 +6,8 @@ mod delegation;
 mod drift;
 
 use super::{
-    About, ChangedReading, ClaimLoss, Condition, EffectProblem, FailedPrecondition, FailedRead, IdProblem,
-    LastChange, Misfit, NotGroupable, ReadingRef, Reason, RuleFailure, Since, SpellingProblem, Unusable,
-    UnusableReading, Why,
+    About, ChangedReading, ClaimLoss, Condition, EffectProblem, FailedPrecondition, FailedRead, IdProblem, LastChange,
+    Misfit, NotGroupable, ReadingRef, Reason, RuleFailure, Since, SpellingProblem, Unusable, UnusableReading, Why,
 };
 use crate::expression::EvalError;
 use crate::ids::FactId;

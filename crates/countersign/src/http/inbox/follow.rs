@@ -135,7 +135,13 @@ impl Following {
     }
 
     /// What is to be sent: everything behind the last message, and what was withheld and no longer is.
-    async fn news(&self) -> Result<Vec<Received>, HttpError> {
+    async fn news(&mut self) -> Result<Vec<Received>, HttpError> {
+        // What was acknowledged never comes, so what is kept is no more than an inbox holds.
+        if !self.withheld.is_empty() {
+            let view = self.app.gate.view();
+            let inbox = view.waiting_for(&self.caller.name);
+            self.withheld.retain(|id| inbox.binary_search_by_key(id, |waiting| waiting.id).is_ok());
+        }
         let limit = usize::try_from(PAGE_MAX).unwrap_or(usize::MAX);
         let first = self.withheld.first().map(|first| MessageId(first.0.saturating_sub(1)));
         let mut from = first.map_or(self.last, |first| self.last.min(Some(first)));
