@@ -16,9 +16,33 @@ impl Entry {
         let (from, to) = match &self.event {
             Event::Done(done) => (&self.by, done.to.as_ref()),
             Event::Erased(leaf) => (leaf.from.as_ref().unwrap_or(&self.by), leaf.to.as_ref()),
+            Event::Action(decided) => (&self.by, decided.decision.message.as_ref().map(|message| &message.to)),
             // Who approves it made the entry, and did not send it.
             Event::Approval(approved) => (&approved.action.agent, approved.decision.message.as_ref().map(|it| &it.to)),
-            event => (&self.by, event.decision().and_then(|it| it.message.as_ref()).map(|message| &message.to)),
+            // A dispatch calls something, and a group is here only where it was rejected.
+            Event::Genesis { .. }
+            | Event::Pact(_)
+            | Event::Feed { .. }
+            | Event::Held { .. }
+            | Event::Confirm { .. }
+            | Event::Erasure { .. }
+            | Event::Clock { .. }
+            | Event::Refusal { .. }
+            | Event::Expiry { .. }
+            | Event::Halt { .. }
+            | Event::Resume { .. }
+            | Event::Dispatch(_)
+            | Event::Settle(_)
+            | Event::Acknowledgement { .. }
+            | Event::Claim { .. }
+            | Event::Extension { .. }
+            | Event::Withdrawal { .. }
+            | Event::Session { .. }
+            | Event::Reading { .. }
+            | Event::Denials(_)
+            | Event::Batch { .. }
+            | Event::Group(_)
+            | Event::Rotation { .. } => return None,
         };
         to.map(|to| Delivery { from, to })
     }
