@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 const ASK_OPERATOR: &str =
     "Tell an operator to add it under [mcp.upstream] in the gate's countersign.toml and restart the gate.";
 
-/// Where the object stands, in `_meta` and in the structured content.
+/// Where the object stands in `_meta`.
 pub const MEMBER: &str = "countersign";
 
 /// The most that a refusal says to a model, unless it is asked for more.
@@ -107,7 +107,7 @@ impl Refusal {
     /// The arguments do not fit an entry, and what is in no entry is not called by the gate.
     pub fn arguments_too_long(tool: &str, chars: usize) -> Self {
         let message = format!(
-            "the arguments of `{tool}` have {chars} characters, and the gate carries out calls with at most 40,000 characters of \
+            "the arguments of `{tool}` have {chars} characters, and the gate carries out calls with at most 200,000 characters of \
              arguments, fewer where many of them are quotes or line breaks"
         );
         let hint = "Do it in parts: several calls that each add or change a part. Where the tool has no such calls, tell an operator.";
@@ -514,32 +514,18 @@ impl Refusal {
         texts.into_iter().find(|text| text.len() <= self.room())
     }
 
-    /// As the result of a tool that promises nothing about its structured content, or that no one knows.
+    /// As the result of a tool. The object stands in `_meta`, and what is branched on of it in a text, as far as a refusal has room for it.
+    /// There is no structured content: clients in wide use compare it with the tool's `outputSchema` also where the result is an error,
+    /// and others show a model nothing else, whatever its length is.
     pub fn result(&self) -> Raw {
-        self.result_of(false)
-    }
-
-    /// As the result of a tool. Where the tool has an `outputSchema`, the object stands in a text, as far as a refusal has room for it:
-    /// there are clients in wide use that compare the structured content with the schema also where the result is an error, and then
-    /// show no one the refusal.
-    pub fn result_of(&self, has_output_schema: bool) -> Raw {
-        let mut result = json!({
-            "content": [{"type": "text", "text": self.text}],
+        let texts = std::iter::once(self.text.clone()).chain(self.object_text());
+        let result = json!({
+            "content": texts.map(|text| json!({"type": "text", "text": text})).collect::<Vec<_>>(),
             "isError": true,
             // Required since the stateless revision, and of no meaning before it.
             "resultType": "complete",
             "_meta": {MEMBER: self.object},
         });
-        let object = json!({MEMBER: self.object});
-        if !has_output_schema {
-            if let Some(members) = result.as_object_mut() {
-                members.insert("structuredContent".to_owned(), object);
-            }
-        } else if let (Some(text), Some(content)) =
-            (self.object_text(), result.get_mut("content").and_then(Value::as_array_mut))
-        {
-            content.push(json!({"type": "text", "text": text}));
-        }
         // Arguments to call a tool with again are written as they were: each number with its digits.
         if self.object.pointer("/retry/calls").is_some() { sent(&result) } else { raw(&result) }
     }

@@ -70,7 +70,7 @@ fn what_people_do_not_see_cannot_be_approved() {
     let tools = client.tools();
     assert!(tools.contains(&"transfer".to_owned()) && !tools.contains(&"sneaky".to_owned()), "{tools:?}");
     let refused = client.call("sneaky", &json!({}));
-    assert_eq!(refused["structuredContent"]["countersign"]["error"]["code"], "tool_unfit", "{refused}");
+    assert_eq!(refused["_meta"]["countersign"]["error"]["code"], "tool_unfit", "{refused}");
     client.end();
 }
 
@@ -86,7 +86,7 @@ fn what_changes_something_and_has_no_pact_is_refused_with_the_commands_that_guar
             && text.contains("countersign pact init --mcp"),
         "{text}"
     );
-    assert_eq!(refused["structuredContent"]["countersign"]["failed"][0]["precondition"], "reads-only-or-let-pass");
+    assert_eq!(refused["_meta"]["countersign"]["failed"][0]["precondition"], "reads-only-or-let-pass");
     client.end();
     for rule in ["pass", "shadow"] {
         let mut client = sandbox.client(&[("bank", "usual")], &["--unmapped", rule]);

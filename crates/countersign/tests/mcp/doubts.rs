@@ -49,7 +49,7 @@ impl Called {
         assert_eq!(self.said()["retry"]["how"], "continue");
         let again = json!({"continuation": self.said()["continuation"], "wait_ms": 100});
         let asked = self.client.call("countersign_continue", &again);
-        assert_eq!(asked["structuredContent"]["countersign"]["verdict"], "in_doubt", "{asked}");
+        assert_eq!(asked["_meta"]["countersign"]["verdict"], "in_doubt", "{asked}");
         assert_eq!(self.in_the_book(), 1, "it was carried out, which nobody but the bank knows");
         // Whatever else relies on the account waits for somebody who knows.
         let other = self.client.call("transfer", &json!({"account": "42"}));

@@ -76,7 +76,7 @@ fn an_agent_without_the_role_is_told_so_and_nothing_is_called() {
     let (sandbox, gate, mut client) = world_under(&pact, "usual");
     client.initialize();
     let refused = client.call("transfer", &json!({"account": "42"}));
-    let said = &refused["structuredContent"]["countersign"];
+    let said = &refused["_meta"]["countersign"];
     assert_eq!(
         (&refused["isError"], &said["error"]["code"], &said["retry"]["how"]),
         (&json!(true), &json!("not_allowed"), &json!("never")),
@@ -96,7 +96,7 @@ fn a_mapped_call_on_a_false_precondition_is_rejected_with_what_to_call_again() {
     let (_sandbox, gate, mut client) = world("frozen");
     client.initialize();
     let refused = client.call("transfer", &json!({"account": "42"}));
-    let said = &refused["structuredContent"]["countersign"];
+    let said = &refused["_meta"]["countersign"];
     assert_eq!(
         (&refused["isError"], &said["failed"][0]["precondition"]),
         (&json!(true), &json!("account-is-active")),

@@ -100,7 +100,7 @@ fn two_tools_of_one_name_are_no_tool_on_one_page_or_on_two() {
         // Before the client has listed, and after.
         for _ in 0..2 {
             let refused = client.call("look", &json!({}));
-            assert_eq!(refused["structuredContent"]["countersign"]["error"]["code"], "tool_unfit", "{mood}: {refused}");
+            assert_eq!(refused["_meta"]["countersign"]["error"]["code"], "tool_unfit", "{mood}: {refused}");
             let listed = client.request("tools/list", &json!({}));
             let tools = listed["result"]["tools"].as_array().unwrap();
             assert!(!tools.iter().any(|tool| tool["name"] == "look"), "{mood}: {listed}");
@@ -119,7 +119,7 @@ fn a_list_that_changes_between_its_pages_gives_its_tools_to_nobody() {
     let tools = client.tools();
     assert!(tools.contains(&"write".to_owned()) && !tools.contains(&"look".to_owned()), "{tools:?}");
     let refused = client.call("look", &json!({}));
-    assert_eq!(refused["structuredContent"]["countersign"]["error"]["code"], "tool_unfit", "{refused}");
+    assert_eq!(refused["_meta"]["countersign"]["error"]["code"], "tool_unfit", "{refused}");
     client.end();
     assert_eq!(world.executed(), Vec::<String>::new());
 }
@@ -228,7 +228,7 @@ fn a_definition_too_deep_to_read_ends_nothing_and_is_no_tool() {
     let mut client = world.client("nested");
     assert_eq!(client.tools(), Vec::<String>::new());
     let refused = client.call("look", &json!({}));
-    assert_eq!(refused["structuredContent"]["countersign"]["error"]["code"], "tool_unfit", "{refused}");
+    assert_eq!(refused["_meta"]["countersign"]["error"]["code"], "tool_unfit", "{refused}");
     let (code, errors) = client.end();
     assert_eq!(code, 0, "{errors}");
     assert_eq!(world.executed(), Vec::<String>::new());

@@ -86,7 +86,7 @@ fn several_servers_are_one_with_their_names_in_front() {
     let read = client.request("resources/read", &json!({"uri": "b://1"}));
     assert_eq!(read["result"]["contents"][0]["text"], "from b", "the server that has it answers");
     let unknown: Value = client.call("get_account", &json!({"id": "1"}));
-    assert_eq!(unknown["structuredContent"]["countersign"]["error"]["code"], "tool_unknown");
+    assert_eq!(unknown["_meta"]["countersign"]["error"]["code"], "tool_unknown");
     client.end();
 }
 

@@ -136,12 +136,12 @@ fn a_list_that_has_no_end_or_does_not_come_is_an_answer_and_not_a_wait() {
     let mut client = sandbox.client(&[("bank", "endless")], &[]);
     client.initialize();
     let refused = client.call("get_account", &json!({"id": "1"}));
-    assert_eq!(refused["structuredContent"]["countersign"]["error"]["code"], "tool_unknown", "{refused}");
+    assert_eq!(refused["_meta"]["countersign"]["error"]["code"], "tool_unknown", "{refused}");
     client.end();
     let mut client = sandbox.client(&[("bank", "unlisted")], &[]);
     client.initialize();
     let refused = client.call("get_account", &json!({"id": "1"}));
-    let error = &refused["structuredContent"]["countersign"]["error"];
+    let error = &refused["_meta"]["countersign"]["error"];
     assert_eq!(error["code"], "upstream_failed", "{refused}");
     assert!(error["message"].as_str().unwrap().contains("not today"), "{refused}");
     client.end();

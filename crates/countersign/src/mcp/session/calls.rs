@@ -30,8 +30,6 @@ pub struct CallState {
     message: Option<Message>,
     /// The link, the tool and the definition that the gate decides for.
     decided_for: Option<(u64, String, String)>,
-    /// Whether its tool says how its structured content looks.
-    has_output_schema: bool,
     /// Goes with its answer.
     delivery: Option<Arc<Delivery>>,
     /// What its client is warned of with the answer of a call that passes.
@@ -109,7 +107,6 @@ impl Session {
         delivery: Arc<Delivery>,
     ) {
         let found = self.slots.get(slot).and_then(|slot| slot.tool(name));
-        let has_output_schema = found.is_some_and(|tool| tool.member("outputSchema").is_some());
         let shown = self.gateway.gate.names.of(self.name(slot), name);
         let refusal = match found {
             None => Refusal::unknown(&shown),
@@ -126,21 +123,13 @@ impl Session {
                 let decided_for = link.map(|link| (link, tool.name.clone(), tool.definition.clone()));
                 self.ask(call, slot, tool, params, &message, &delivery);
                 let delivery = Some(delivery);
-                let state = CallState {
-                    id,
-                    slot,
-                    message: Some(message),
-                    decided_for,
-                    has_output_schema,
-                    delivery,
-                    outdated: Vec::new(),
-                };
+                let state = CallState { id, slot, message: Some(message), decided_for, delivery, outdated: Vec::new() };
                 self.calls.insert(call, state);
                 return;
             }
         };
         delivery.tells_nothing();
-        self.answer(Message::result(&id, refusal.result_of(has_output_schema))).await;
+        self.answer(Message::result(&id, refusal.result())).await;
     }
 
     /// Asks the gate, away from the threads that serve.
@@ -176,7 +165,6 @@ impl Session {
             slot: 0,
             message: None,
             decided_for: None,
-            has_output_schema: false,
             delivery: Some(Arc::clone(&delivery)),
             outdated: Vec::new(),
         };
@@ -201,9 +189,8 @@ impl Session {
         });
         let not_after = at + VERDICT_GOOD_FOR;
         if !is_as_decided || Instant::now() > not_after {
-            let has_output_schema = self.calls.get(&call).is_some_and(|state| state.has_output_schema);
             let name = self.gateway.gate.names.of(self.name(slot), &name);
-            return self.end_call(call, Refusal::outrun(&name).result_of(has_output_schema)).await;
+            return self.end_call(call, Refusal::outrun(&name).result()).await;
         }
         message.not_after = Some(not_after);
         self.forward(slot, message, Purpose::Call { call }).await;
@@ -221,8 +208,7 @@ impl Session {
             Verdict::Use { using, verdict, at } => self.use_decided(using, verdict, at).await,
             Verdict::Call { call, verdict: Ok(Decided::Answer(result)), .. } => self.end_call(call, result).await,
             Verdict::Call { call, verdict: Err(refusal), .. } => {
-                let has_output_schema = self.calls.get(&call).is_some_and(|state| state.has_output_schema);
-                self.end_call(call, refusal.result_of(has_output_schema)).await;
+                self.end_call(call, refusal.result()).await;
             }
             Verdict::Shown(message) => {
                 self.showing = self.showing.saturating_sub(1);

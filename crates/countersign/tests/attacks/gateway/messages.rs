@@ -93,7 +93,7 @@ fn what_a_pact_does_not_show_is_read_with_one_more_argument() {
     let mut client = gateway(&world);
     for arguments in [json!({"id": "1", "verbose": true}), json!({}), json!({"id": 1}), json!({"ID": "1"}), json!([])] {
         let refused = client.call("look", &arguments);
-        let error = &refused["structuredContent"]["countersign"]["error"];
+        let error = &refused["_meta"]["countersign"]["error"];
         assert_eq!(error["code"], "invalid_arguments", "{arguments}: {refused}");
         assert!(error["message"].as_str().unwrap().contains(r#"exactly {"id":"{id}"} for Thing"#), "{refused}");
     }

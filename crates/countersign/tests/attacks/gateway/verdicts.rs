@@ -57,7 +57,7 @@ fn a_server_that_was_started_again_gets_a_call_that_was_let_pass_to_another() {
         }
     }
     let (told, refused) = (told.unwrap(), refused.unwrap());
-    assert_eq!(told["result"]["structuredContent"]["countersign"]["error"]["code"], "call_outrun", "{told}");
+    assert_eq!(told["result"]["_meta"]["countersign"]["error"]["code"], "call_outrun", "{told}");
     assert_eq!(refused["error"]["code"], -32004, "{refused}");
     client.end();
     assert_eq!(server::executed(world.path()), nothing(), "neither server got them");

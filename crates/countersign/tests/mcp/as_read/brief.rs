@@ -10,9 +10,14 @@ const TEXT_BYTES_MAX: usize = 2048;
 const ITEMS: i64 = 60;
 
 #[test]
-fn a_refusal_of_a_tool_that_promises_its_structure_is_short_too_and_tells_more_when_asked() {
+fn a_refusal_is_short_whatever_its_tool_promises_and_tells_more_when_asked() {
+    is_short_and_tells_more("");
+    is_short_and_tells_more("promising");
+}
+
+fn is_short_and_tells_more(mood: &str) {
     let shop = Shop::new();
-    shop.mood("promising");
+    shop.mood(mood);
     shop.approve(&["--guard", "as-read"]);
     let mut client = shop.client();
     let name = |at: i64| format!("item-{at:02}-with-a-name-that-takes-some-room");
@@ -23,7 +28,7 @@ fn a_refusal_of_a_tool_that_promises_its_structure_is_short_too_and_tells_more_w
     (0..ITEMS).for_each(|at| shop.set(&name(at), 100 + at));
     let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
     assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
-    assert_eq!(refused.get("structuredContent"), None, "it promises another structure");
+    assert_eq!(refused.get("structuredContent"), None, "a model would be shown all of it, and no text");
     let said: usize = refused["content"].as_array().unwrap().iter().map(|it| it["text"].as_str().unwrap().len()).sum();
     assert!(said <= TEXT_BYTES_MAX, "{said}");
     let calls = meta(&refused)["retry"]["calls"].as_array().unwrap();
