@@ -1,6 +1,7 @@
 //! The commands that operators are told to run. At a gate they approve otherwise; a trial is started again with another option. Where the
 //! gate is in this process, its folder is part of the command.
 
+use super::adapter::RESOURCE;
 use super::shell::word;
 use countersign_core::node::WHOLE;
 use countersign_core::reason::RESOLVED_BY;
@@ -49,6 +50,14 @@ impl OperatorCommands {
     /// guard by this tool: it is not proposed for one of many queries, and the text says what is lost.
     pub fn of_volatile(&self, volatile: Volatile<'_>) -> String {
         let Volatile { name, upstream, tool, arguments, paths } = volatile;
+        if tool == RESOURCE {
+            let named: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
+            let uri = named.get("uri").and_then(serde_json::Value::as_str).unwrap_or(name);
+            return format!(
+                "The resource {} differs whenever it is read, and no part of a resource can be left out of the comparison",
+                word(uri)
+            );
+        }
         let name = word(name);
         let is_whole = paths.iter().any(|path| path == WHOLE);
         let takes_arguments = !["", "{}"].contains(&arguments.trim());
@@ -127,6 +136,14 @@ mod tests {
         for operator in [&gate, &trial] {
             let said = operator.of_volatile(of(whole, "{\"query\":\"select now()\"}"));
             assert!(!said.contains("countersign mcp") && said.contains("Ask it for something"), "{said}");
+        }
+        // No tool is approved by the name of a resource, so no command is named.
+        for operator in [&gate, &trial] {
+            let (tool, arguments) = (RESOURCE, "{\"uri\":\"shop://clock\"}");
+            let said =
+                operator.of_volatile(Volatile { name: RESOURCE, upstream: "shop", tool, arguments, paths: ticks });
+            assert!(said.starts_with("The resource shop://clock differs"), "{said}");
+            assert!(!said.contains("countersign mcp") && !said.contains("operator"), "{said}");
         }
         assert_eq!(
             gate.resolve("eff_1"),

@@ -42,6 +42,24 @@ fn of_an_answer_that_differs_as_a_whole_no_one_is_told_to_ignore_all_of_it() {
 }
 
 #[test]
+fn of_a_resource_that_always_differs_no_command_is_named_that_could_not_work() {
+    let shop = Shop::new();
+    let mut client = shop.client();
+    let read = client.request("resources/read", &json!({"uri": "shop://clock"}));
+    assert!(read["result"]["contents"].is_array(), "{read}");
+    let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
+    let said = text(&refused);
+    assert!(said.contains("The resource shop://clock differs whenever it is read"), "{said}");
+    assert!(said.contains("Reconnect") && !said.contains("countersign mcp"), "{said}");
+    assert_eq!((meta(&refused)["retry"]["how"].as_str(), shop.count("sell")), (Some("never"), 0), "{refused}");
+    // What it says helps.
+    client.end();
+    let mut client = shop.client();
+    assert!(!is_error(&client.call("sell", &json!({"item": "tea", "count": 1}))));
+    assert_eq!(shop.count("sell"), 1);
+}
+
+#[test]
 fn what_only_reading_moves_is_named_and_can_be_left_out() {
     let files = Files::new();
     let edit = json!({"path": "b", "old": "line 1", "new": "line one"});
