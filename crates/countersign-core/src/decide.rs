@@ -105,7 +105,7 @@ pub fn dispatch(effect: &Effect, rereads: &[Reread], snapshot: &dyn Snapshot, no
     let is_rejected = matches!(decision.verdict, Verdict::Rejected(_));
     let drift = drift.or_else(|| approve::void_since(approval.as_ref()?, snapshot).filter(|_| !is_rejected));
     match drift {
-        None => readings::compare(effect, rereads, decision, snapshot),
+        None => readings::compare(effect, rereads, decision, snapshot, now_ms),
         Some(drift) => decision.rejected(Reason::ApprovalOutdated { drift: Box::new(drift) }),
     }
 }
@@ -366,13 +366,15 @@ impl<'a> Deciding<'a> {
             tag: resolved.record.map(|fact| fact.tag),
         };
         let agents = self.agents_read().map(|agent| read(&agent));
+        let session = self.session_reads();
+        let gap_ms = self.gap_ms(0..self.reads.len()).max(self.readings_gap_ms(&session));
         Decision {
             verdict,
             pact: Some(pact),
-            reads: agents.chain(self.reads.iter().map(read)).chain(self.session_reads()).collect(),
+            reads: agents.chain(self.reads.iter().map(read)).chain(session).collect(),
             writes: Vec::new(),
             charges: Vec::new(),
-            gap_ms: self.gap_ms(0..self.reads.len()),
+            gap_ms,
             shadowed: None,
             waived_by: None,
         }
