@@ -88,3 +88,53 @@ fn a_pact_is_checked_against_what_a_gate_has_published() {
         assert!(checked.stderr.contains(said) && published.stderr.contains(said), "{}", checked.shown());
     }
 }
+
+/// A pact whose action calls `crm`, with what else it says; and one whose action rests on facts there.
+const TOUCH: &str = r#"pact = "touch"
+version = 1
+[facts.Note]
+attributes = { open = "Bool" }
+[action.touch]
+resource = 'Note::"{id}"'
+allow = 'true'
+call = { http = "crm", path = "/touch" }
+require = [{ id = "open", that = 'resource.open' }]
+params = { type = "object", additionalProperties = false, required = ["id"], properties.id = { type = "string", maxLength = 9 } }
+"#;
+const RELY: &str = r#"pact = "rely"
+version = 1
+[facts.Row]
+attributes = { open = "Bool" }
+source = { http = "crm", path = "/rows/{id}" }
+[action.rely]
+resource = 'Row::"{id}"'
+allow = 'true'
+call = { http = "crm", path = "/rely" }
+changes = []
+require = [{ id = "open", that = 'resource.open' }]
+params = { type = "object", additionalProperties = false, required = ["id"], properties.id = { type = "string", maxLength = 9 } }
+"#;
+
+#[test]
+fn a_call_that_may_change_what_another_pact_rests_on_is_warned_of_wherever_that_is() {
+    let sandbox = Sandbox::with_gate();
+    sandbox.write("touch.toml", TOUCH);
+    sandbox.write("rely.toml", RELY);
+    let said =
+        "`touch` calls `crm` without saying what it changes there, and `rely` of pact `rely` rests on facts in `crm`";
+    let alone = sandbox.run("pact check touch.toml").must(0);
+    assert!(!alone.stderr.contains("without saying"), "{}", alone.shown());
+    let together = sandbox.run("pact check touch.toml rely.toml").must(0);
+    assert!(together.stderr.contains(said), "{}", together.shown());
+    sandbox.run("pact publish rely.toml --data data").must(0);
+    let asked = sandbox.run("pact check touch.toml --against data").must(0);
+    assert_eq!(asked.stderr.matches(said).count(), 1, "{}", asked.shown());
+    assert!(asked.stderr.contains("touch.toml:5"), "it points at the action: {}", asked.shown());
+    let both = sandbox.run("pact check touch.toml rely.toml --against data").must(0);
+    assert_eq!(both.stderr.matches(said).count(), 1, "it is said once: {}", both.shown());
+    let published = sandbox.run("pact publish touch.toml --data data").must(0);
+    assert!(published.stderr.contains(said), "{}", published.shown());
+    // What it says is what is so.
+    let manifest = sandbox.run("pact check touch.toml --manifest").must(0);
+    assert!(manifest.stdout.contains("no other call is made at its service meanwhile"), "{}", manifest.shown());
+}

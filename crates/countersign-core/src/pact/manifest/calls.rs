@@ -53,10 +53,17 @@ pub(super) fn write_call(out: &mut String, action: &ActionType) {
 /// What the call changes, and so which other calls wait for it.
 fn write_changes(out: &mut String, action: &ActionType, call: &CallRule) {
     let Some(changes) = &action.changes else {
-        let is_whole = matches!(call.send, SendRule::Tool { .. } | SendRule::AnyTool { .. }) || action.guard.is_some();
-        out.push_str(match is_whole {
-            true => "- changes: not declared, so no other call is made at its server meanwhile\n",
-            false => "- changes: not declared; no other call waits for it\n",
+        // As `touches` decides it.
+        out.push_str(match (&call.send, &action.guard) {
+            (SendRule::Tool { .. } | SendRule::AnyTool { .. }, _) | (_, Some(_)) => {
+                "- changes: not declared, so no other call is made at its server meanwhile\n"
+            }
+            (SendRule::Http { .. } | SendRule::Command { .. }, None) => {
+                "- changes: not declared, so where any action rests on facts there, no other call is made at its service meanwhile\n"
+            }
+            (SendRule::Sql { .. }, None) => {
+                "- changes: not declared; its transaction locks the rows that it reads and changes\n"
+            }
         });
         return;
     };

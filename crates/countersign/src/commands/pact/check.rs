@@ -77,7 +77,8 @@ pub fn run(args: &CheckArgs, config: &Config) -> Result<Outcome> {
     Ok(if sound { Outcome::Yes } else { Outcome::No })
 }
 
-/// Has a gate check what is sound by itself: versions that do not follow, and fact types that disagree with what is published.
+/// Has a gate check what is sound by itself: versions that do not follow, fact types that disagree with what is published, and calls that
+/// may change what published actions rest on.
 fn ask(files: &mut [PactFile], against: &str, args: &CheckArgs, config: &Config) -> Result<()> {
     let is_url = against.starts_with("http://") || against.starts_with("https://");
     let (server, data) = if is_url { (Some(against.to_owned()), None) } else { (None, Some(against.into())) };
@@ -89,7 +90,7 @@ fn ask(files: &mut [PactFile], against: &str, args: &CheckArgs, config: &Config)
             Ok(checked) if checked.unchanged => {
                 note(format_args!("{} is published already, just as it is", file.path.display()));
             }
-            Ok(_) => {}
+            Ok(checked) => file.warn(checked.warnings),
             Err(error) => {
                 let is_conflict =
                     is_refused_as(&error, ErrorCode::PactConflict) || is_refused_as(&error, ErrorCode::PactInvalid);

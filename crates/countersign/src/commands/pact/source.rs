@@ -3,6 +3,7 @@
 use crate::commands::Failure;
 use crate::hinted::{OrHinted as _, hinted};
 use anyhow::{Context as _, Result};
+use countersign_api::Problem;
 use countersign_core::ids::PactName;
 use countersign_core::pact::Pact;
 use countersign_core::pact::budgets::named::disagreements;
@@ -48,6 +49,21 @@ impl PactFile {
         let end = self.text.find('\n').unwrap_or(self.text.len());
         let (severity, hint) = (Severity::Error, Some(hint.to_owned()));
         self.problems.push(Diagnostic { severity, span: 0..end, message, hint });
+    }
+
+    /// Adds what only a gate can warn of; the rest is known already.
+    pub fn warn(&mut self, warnings: Vec<Problem>) {
+        for Problem { line, message, hint, .. } in warnings {
+            if self.problems.iter().any(|known| known.message == message) {
+                continue;
+            }
+            let nth = usize::try_from(line.saturating_sub(1)).unwrap_or_default();
+            let starts = std::iter::once(0).chain(self.text.match_indices('\n').map(|(at, _)| at + 1));
+            let start = starts.take(nth.saturating_add(1)).last().unwrap_or_default();
+            let rest = self.text.get(start..).and_then(|rest| rest.find('\n'));
+            let end = rest.map_or(self.text.len(), |length| start + length);
+            self.problems.push(Diagnostic { severity: Severity::Warning, span: start..end, message, hint });
+        }
     }
 }
 
