@@ -1,5 +1,7 @@
 //! Bytes as lower-case hexadecimal, as ids, records and snapshots write them. There is one spelling: upper case and signs are refused.
 
+use std::fmt;
+
 /// The bytes that a text stands for.
 pub fn bytes(text: &str) -> Option<Vec<u8>> {
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
@@ -17,6 +19,22 @@ pub fn array<const N: usize>(text: &str) -> Option<[u8; N]> {
         *held = byte(*pair)?;
     }
     Some(bytes)
+}
+
+/// The digits of a byte.
+pub fn digits(byte: u8) -> [u8; 2] {
+    let digit = |half: u8| half + if half < 10 { b'0' } else { b'a' - 10 };
+    [digit(byte >> 4), digit(byte & 15)]
+}
+
+/// Writes bytes as digits, in one piece.
+pub fn write<const N: usize>(f: &mut fmt::Formatter<'_>, bytes: &[u8; N]) -> fmt::Result {
+    let mut text = [[0; 2]; N];
+    for (digits, byte) in text.iter_mut().zip(bytes) {
+        *digits = self::digits(*byte);
+    }
+    // Digits are always text.
+    f.write_str(std::str::from_utf8(text.as_flattened()).unwrap_or_default())
 }
 
 fn byte([high, low]: [u8; 2]) -> Option<u8> {

@@ -1,23 +1,37 @@
-//! The three fields, read strictly. Parsing is `sfv`'s; what is added here is that each field must be written the one
-//! canonical way, which leaves no room for a second member, a repeated parameter or anything a reader could take otherwise.
+//! The three fields, read strictly. Parsing is `sfv`'s, but for the form in which nearly all come ([`plain`]); what is added here is that
+//! each field must be written the one canonical way, which leaves no room for a second member, a repeated parameter or anything a reader
+//! could take otherwise.
 
-use super::{ACTIONS, FIELD_BYTES_MAX, NONCE_CHARS_MAX, NONCE_CHARS_MIN, SignatureError};
+mod plain;
+
+use super::{ACTIONS, FIELD_BYTES_MAX, NONCE_CHARS_MAX, NONCE_CHARS_MIN, SignatureError, known};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use countersign_core::identity::KeyName;
 use countersign_core::ids::Digest;
-use sfv::{Dictionary, FieldType as _, InnerList, Key, List, ListEntry, Parameters, Parser};
+use sfv::{BareItem, Dictionary, FieldType as _, InnerList, Key, List, ListEntry, Parser};
 use smol_str::SmolStr;
+use std::borrow::Cow;
 
 /// What can be covered: what an entry keeps, or what follows from it.
 const KNOWN: [&str; 8] =
     ["@method", "@authority", "@path", "@query", "@request-target", "content-digest", "if-match", ACTIONS];
 
 /// What a signature covers, and with which parameters.
-pub(super) struct Input {
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Input<'a> {
     /// What is covered, in order.
     pub(super) components: Vec<SmolStr>,
-    parameters: Parameters,
+    parameters: Vec<(Cow<'a, str>, Parameter<'a>)>,
+}
+
+/// The value of a parameter.
+#[derive(Debug, PartialEq, Eq)]
+enum Parameter<'a> {
+    Text(Cow<'a, str>),
+    Integer(i64),
+    /// Of a type that no parameter has which counts.
+    Other,
 }
 
 /// The parameters that count.
@@ -49,11 +63,18 @@ fn only_member(name: &str, field: &str) -> Result<(Key, ListEntry), SignatureErr
 }
 
 /// Reads `Signature-Input`. With its label, and its value as it was written, which is the one canonical way.
-pub(super) fn input(field: &str) -> Result<(Key, &str, Input), SignatureError> {
+pub(super) fn input(field: &str) -> Result<(Cow<'_, str>, &str, Input<'_>), SignatureError> {
+    match plain::member(field) {
+        Some((label, text, list)) => Ok((label.into(), text, Input::of_plain(list)?)),
+        None => input_in_any_form(field),
+    }
+}
+
+fn input_in_any_form(field: &str) -> Result<(Cow<'_, str>, &str, Input<'_>), SignatureError> {
     let not_a_list = || malformed("the member of `Signature-Input` is not a list of components");
     let (label, ListEntry::InnerList(list)) = only_member("Signature-Input", field)? else { return Err(not_a_list()) };
     let text = field.trim_matches(' ').strip_prefix(label.as_str()).and_then(|value| value.strip_prefix('='));
-    Ok((label, text.ok_or_else(not_a_list)?, Input::new(list)?))
+    Ok((label.as_str().to_owned().into(), text.ok_or_else(not_a_list)?, Input::new(list)?))
 }
 
 /// The bytes of a field that is written `key=:base64:` and has nothing else, which is how the two of that form nearly always come.
@@ -67,12 +88,12 @@ fn only_bytes<const N: usize>(field: &str, key: &str) -> Option<[u8; N]> {
 }
 
 /// Reads `Signature`, whose label must be the same.
-pub(super) fn signature(field: &str, label: &Key) -> Result<[u8; 64], SignatureError> {
-    if let Some(signature) = only_bytes(field, label.as_str()) {
+pub(super) fn signature(field: &str, label: &str) -> Result<[u8; 64], SignatureError> {
+    if let Some(signature) = only_bytes(field, label) {
         return Ok(signature);
     }
     let (found, member) = only_member("Signature", field)?;
-    if found != *label {
+    if found.as_str() != label {
         return Err(malformed("`Signature` and `Signature-Input` have different labels"));
     }
     let bytes = match &member {
@@ -104,9 +125,16 @@ pub(super) fn digest_in(name: &str, field: &str) -> Result<Digest, SignatureErro
     digest.and_then(|digest| digest.try_into().ok()).map(Digest).ok_or(SignatureError::Digest)
 }
 
-impl Input {
+impl<'a> Input<'a> {
     /// Reads the member's value alone, as it is kept.
-    pub(super) fn parse(text: &str) -> Result<Self, SignatureError> {
+    pub(super) fn parse(text: &'a str) -> Result<Self, SignatureError> {
+        match plain::list(text) {
+            Some(list) => Self::of_plain(list),
+            None => Self::parse_in_any_form(text),
+        }
+    }
+
+    fn parse_in_any_form(text: &str) -> Result<Self, SignatureError> {
         let mut members: List = Parser::new(text).parse().map_err(|error| malformed(error.to_string()))?;
         match (members.pop(), members.is_empty()) {
             (Some(ListEntry::InnerList(list)), true) => Self::new(list),
@@ -115,21 +143,31 @@ impl Input {
     }
 
     fn new(list: InnerList) -> Result<Self, SignatureError> {
-        let mut components: Vec<SmolStr> = Vec::with_capacity(list.items.len());
+        let mut components = Vec::with_capacity(list.items.len());
         for item in &list.items {
             let Some(name) = item.bare_item.as_string() else {
                 return Err(malformed("a covered component is not a string"));
             };
-            let name = name.as_str();
-            if !item.params.is_empty() || !KNOWN.contains(&name) {
-                return Err(SignatureError::Component(name.to_owned()));
+            if !item.params.is_empty() {
+                return Err(SignatureError::Component(name.as_str().to_owned()));
             }
-            if components.iter().any(|covered| covered == name) {
-                return Err(malformed(format!("`{name}` is covered twice")));
-            }
-            components.push(name.into());
+            cover(&mut components, name.as_str())?;
         }
-        Ok(Self { components, parameters: list.params })
+        let value = |value: BareItem| match value {
+            BareItem::String(text) => Parameter::Text(String::from(text).into()),
+            BareItem::Integer(integer) => Parameter::Integer(integer.into()),
+            _ => Parameter::Other,
+        };
+        let parameters = list.params.into_iter().map(|(key, it)| (String::from(key).into(), value(it))).collect();
+        Ok(Self { components, parameters })
+    }
+
+    fn of_plain(list: plain::Plain<'a>) -> Result<Self, SignatureError> {
+        let mut components = Vec::with_capacity(list.strings.len());
+        for name in list.strings {
+            cover(&mut components, name)?;
+        }
+        Ok(Self { components, parameters: list.parameters })
     }
 
     pub(super) fn covers(&self, component: &str) -> bool {
@@ -143,7 +181,7 @@ impl Input {
     /// The parameters, each of its type; one that is not known is refused, since it might mean something.
     pub(super) fn parameters(&self, tag: &str) -> Result<Checked, SignatureError> {
         let known = ["created", "expires", "nonce", "alg", "keyid", "tag"];
-        if let Some(unknown) = self.parameters.keys().find(|key| !known.contains(&key.as_str())) {
+        if let Some((unknown, _)) = self.parameters.iter().find(|(key, _)| !known.contains(&&**key)) {
             return Err(malformed(format!("the parameter `{unknown}` is not known")));
         }
         match self.string("alg")? {
@@ -162,19 +200,43 @@ impl Input {
             return Err(SignatureError::Nonce);
         }
         let keyid = self.string("keyid")?.ok_or_else(|| lacks("keyid"))?;
-        let key = keyid.parse().map_err(|error| malformed(format!("`keyid`: {error}")))?;
+        let key = known::key_named(keyid).map_err(|error| malformed(format!("`keyid`: {error}")))?;
         Ok(Checked { key, created_s, expires_s: self.seconds("expires")?, nonce: nonce.into() })
     }
 
+    fn parameter(&self, name: &str) -> Option<&Parameter<'a>> {
+        self.parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
     fn string(&self, name: &str) -> Result<Option<&str>, SignatureError> {
-        let Some(value) = self.parameters.get(name) else { return Ok(None) };
-        let text = value.as_string().ok_or_else(|| malformed(format!("the parameter `{name}` is not a string")))?;
-        Ok(Some(text.as_str()))
+        match self.parameter(name) {
+            None => Ok(None),
+            Some(Parameter::Text(text)) => Ok(Some(text)),
+            Some(_) => Err(malformed(format!("the parameter `{name}` is not a string"))),
+        }
     }
 
     fn seconds(&self, name: &str) -> Result<Option<u64>, SignatureError> {
-        let Some(value) = self.parameters.get(name) else { return Ok(None) };
-        let seconds = value.as_integer().and_then(|seconds| u64::try_from(i64::from(seconds)).ok());
+        let seconds = match self.parameter(name) {
+            None => return Ok(None),
+            Some(Parameter::Integer(seconds)) => u64::try_from(*seconds).ok(),
+            Some(_) => None,
+        };
         seconds.map(Some).ok_or_else(|| malformed(format!("the parameter `{name}` is not a time in whole seconds")))
     }
 }
+
+/// Adds a covered component, which must be one that is known, and not there yet.
+fn cover(components: &mut Vec<SmolStr>, name: &str) -> Result<(), SignatureError> {
+    if !KNOWN.contains(&name) {
+        return Err(SignatureError::Component(name.to_owned()));
+    }
+    if components.iter().any(|covered| covered == name) {
+        return Err(malformed(format!("`{name}` is covered twice")));
+    }
+    components.push(name.into());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

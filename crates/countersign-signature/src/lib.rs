@@ -18,6 +18,7 @@
 
 mod error;
 mod fields;
+mod known;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -182,7 +183,7 @@ fn batch_digests(path: &str, actions: &str, body: Option<Digest>) -> Result<Batc
 
 /// What every signature must cover, so that nothing of a request can be exchanged, added or taken away.
 fn require_covered(
-    input: &Input,
+    input: &Input<'_>,
     query: Option<&str>,
     if_match: Option<&str>,
     has_actions: bool,
@@ -293,7 +294,7 @@ pub fn verify_head(signed: &Signed, covered: &Covered, body: BodyDigest) -> Resu
 }
 
 fn verify_base(signed: &Signed, base: &str) -> Result<(), SignatureError> {
-    let key = VerifyingKey::from_bytes(&signed.key.public_key()).map_err(|_| SignatureError::Invalid)?;
+    let key = known::verifying_key(&signed.key).map_err(|_| SignatureError::Invalid)?;
     key.verify_strict(base.as_bytes(), &Signature::from_bytes(&signed.signature)).map_err(|_| SignatureError::Invalid)
 }
 

@@ -227,8 +227,12 @@ fn receipt(entered: &Entered) -> Option<String> {
     entered.proof.receipt(&entered.entry).map(|receipt| receipt.encode())
 }
 
+/// As many bytes as most answers have: a verdict and its receipt.
+const ANSWER_BYTES: usize = 2560;
+
 /// A value as a JSON answer.
 fn json(value: &impl serde::Serialize) -> Result<Response, HttpError> {
-    let body = serde_json::to_vec(value).map_err(|error| HttpError::internal(error.to_string()))?;
+    let mut body = Vec::with_capacity(ANSWER_BYTES);
+    serde_json::to_writer(&mut body, value).map_err(|error| HttpError::internal(error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
 }
