@@ -9,7 +9,10 @@ use crate::decision::{Charge, Dispatched, Write};
 use crate::fact::Fact;
 use crate::fence::Fences;
 use crate::ids::{AgentId, FactId};
-use crate::limits::{EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, ENDED_EFFECTS_MAX, REASON_BYTES_MAX};
+use crate::limits::{
+    EFFECTS_BYTES_MAX, EFFECTS_BYTES_PER_AGENT_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, ENDED_EFFECTS_MAX,
+    REASON_BYTES_MAX,
+};
 use crate::pact::Pact;
 use crate::review::Shown;
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,17 +156,43 @@ pub enum EffectRefusal {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Effects {
     open: BTreeMap<u64, Effect>,
-    /// How many of each agent are under way.
-    by_agent: BTreeMap<AgentId, usize>,
+    /// What is under way in all.
+    held: UnderWay,
+    /// What of each agent is under way.
+    by_agent: BTreeMap<AgentId, UnderWay>,
     /// Those in doubt.
     doubts: BTreeSet<u64>,
     ended: BTreeMap<u64, (Outcome, u64)>,
 }
 
+/// How much of something is under way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct UnderWay {
+    effects: usize,
+    /// Of the bodies of their actions.
+    bytes: usize,
+}
+
+impl UnderWay {
+    fn begins(&mut self, effect: &Effect) {
+        self.effects = self.effects.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(effect.action.body.len());
+    }
+
+    fn ends(&mut self, effect: &Effect) {
+        self.effects = self.effects.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(effect.action.body.len());
+    }
+}
+
 impl Effects {
     /// Whether no more of an agent can be under way.
     pub fn is_full_for(&self, agent: &AgentId) -> bool {
-        self.open.len() >= EFFECTS_MAX || self.by_agent.get(agent).is_some_and(|few| *few >= EFFECTS_PER_AGENT_MAX)
+        let of_agent = self.by_agent.get(agent).copied().unwrap_or_default();
+        self.held.effects >= EFFECTS_MAX
+            || self.held.bytes >= EFFECTS_BYTES_MAX
+            || of_agent.effects >= EFFECTS_PER_AGENT_MAX
+            || of_agent.bytes >= EFFECTS_BYTES_PER_AGENT_MAX
     }
 
     /// An effect that is under way.
@@ -228,8 +257,8 @@ impl Effects {
         if let Some(flight) = effect.flight() {
             fences.take(id.0, &flight.dispatched.fenced);
         }
-        let few = self.by_agent.entry(effect.action.agent.clone()).or_default();
-        *few = few.saturating_add(1);
+        self.held.begins(&effect);
+        self.by_agent.entry(effect.action.agent.clone()).or_default().begins(&effect);
         if matches!(effect.phase, Phase::InDoubt { .. }) {
             self.doubts.insert(id.0);
         }
@@ -260,9 +289,12 @@ impl Effects {
         }
         self.doubts.remove(&id.0);
         if let Some(effect) = self.open.remove(&id.0) {
-            match self.by_agent.get_mut(&effect.action.agent) {
-                Some(few) if *few > 1 => *few -= 1,
-                _ => drop(self.by_agent.remove(&effect.action.agent)),
+            self.held.ends(&effect);
+            if let Some(of_agent) = self.by_agent.get_mut(&effect.action.agent) {
+                of_agent.ends(&effect);
+                if of_agent.effects == 0 {
+                    self.by_agent.remove(&effect.action.agent);
+                }
             }
             if let Some(flight) = effect.flight() {
                 fences.free(id.0, &flight.dispatched.fenced);

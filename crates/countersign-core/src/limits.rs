@@ -6,9 +6,9 @@
 /// Longest fact, agent or parameter-built identifier in bytes; ids are names, not documents.
 pub const ID_BYTES_MAX: usize = 256;
 
-/// Longest action body in bytes. A leaf and its payload must stay readable by C2SP clients, whose bundles cap a leaf at
-/// 64 KiB; the body is the only part of a record that an agent sizes.
-pub const BODY_BYTES_MAX: usize = 48 * 1024;
+/// Longest action body in bytes: a long source file as the argument of a tool. It is kept in the payload, beside the leaves; it waits in
+/// memory while its action waits.
+pub const BODY_BYTES_MAX: usize = 256 * 1024;
 
 /// Largest canonical value of one fact in bytes, so that a record with several writes stays small.
 pub const FACT_BYTES_MAX: usize = 16 * 1024;
@@ -49,7 +49,7 @@ pub const CARRIED_BYTES_MAX: usize = 512 * 1024;
 /// Most values in it that begin alike: all of them are looked at where a text has such a beginning.
 pub const CARRIED_LIKE_MAX: usize = 64;
 /// Most bytes of readings that are read for such an index, and as many of what a write says are looked for in it: everyone else waits
-/// meanwhile. The largest body fits, with its parts in every spelling.
+/// meanwhile. A body of 48 KiB fits, with its parts in every spelling; one that does not rests on everything.
 pub const CARRIED_WORK_MAX: usize = 512 * 1024;
 /// Most preconditions of one action type; every one of them is evaluated for every action.
 pub const PRECONDITIONS_MAX: usize = 64;
@@ -153,6 +153,11 @@ pub const EFFECTS_MAX: usize = 65_536;
 
 /// Most effects of one agent that are under way at a time: one agent cannot use up the places of all.
 pub const EFFECTS_PER_AGENT_MAX: usize = 16_384;
+
+/// Most bytes of bodies of the effects that are under way, and of those of one agent: each body is kept in memory.
+pub const EFFECTS_BYTES_MAX: usize = 1 << 30;
+/// The same of one agent.
+pub const EFFECTS_BYTES_PER_AGENT_MAX: usize = 1 << 26;
 
 /// How many ended effects are remembered, to answer a repeated key with what became of it.
 pub const ENDED_EFFECTS_MAX: usize = 65_536;

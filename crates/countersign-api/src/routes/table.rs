@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Largest body of an action, and of everything else that agents send.
-pub const ACTION_BYTES_MAX: usize = 48 * 1024;
+pub const ACTION_BYTES_MAX: usize = 256 * 1024;
 /// Largest body of a batch of actions.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Largest body of a feed: a fact twice over, since JSON may escape what it writes.

@@ -16,8 +16,8 @@ use super::{
 use crate::expression::EvalError;
 use crate::ids::FactId;
 use crate::limits::{
-    CALL_TEXT_BYTES_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, FACT_BYTES_MAX, ID_BYTES_MAX, READINGS_MAX, REVIEWS_MAX,
-    REVIEWS_PER_AGENT_MAX,
+    CALL_TEXT_BYTES_MAX, EFFECTS_BYTES_MAX, EFFECTS_BYTES_PER_AGENT_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX,
+    FACT_BYTES_MAX, ID_BYTES_MAX, READINGS_MAX, REVIEWS_MAX, REVIEWS_PER_AGENT_MAX,
 };
 use crate::session::HeldTurn;
 use crate::utc::{Span, Utc};
@@ -182,7 +182,10 @@ impl Reason {
             }
             Self::EffectInvalid { why } => why.to_string(),
             Self::TooManyEffects => format!(
-                "{EFFECTS_MAX} calls, or {EFFECTS_PER_AGENT_MAX} of one agent, are already in flight, which is the limit"
+                "{EFFECTS_MAX} calls, or {EFFECTS_PER_AGENT_MAX} of one agent, are already in flight, which is the limit; so are {} MiB \
+                 of their requests, or {} MiB of one agent's",
+                EFFECTS_BYTES_MAX >> 20,
+                EFFECTS_BYTES_PER_AGENT_MAX >> 20
             ),
             Self::SelfApproval { by, review } => format!("{by} acts in rev_{review}, and cannot approve it"),
             Self::ApprovalExpired { review, until, at } => {

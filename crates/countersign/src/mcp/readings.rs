@@ -37,7 +37,7 @@ use serde_json::{Map, Value, json};
 /// How long a write is waited for before it is answered with a continuation.
 const WAIT_MS: u64 = 20_000;
 /// The longest arguments of a call that no pact maps, in characters: as the gateway's own pact has it.
-const ARGUMENTS_CHARS_MAX: usize = 40_000;
+const ARGUMENTS_CHARS_MAX: usize = 200_000;
 /// How many calls that were left open are looked at when a client comes again.
 const OPEN_MAX: usize = 8;
 

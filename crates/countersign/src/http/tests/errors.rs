@@ -76,7 +76,7 @@ fn actions(stolen: &str) -> Vec<Row> {
         |code, query: &str, body: String| row(code, "POST", &format!("/v1/actions/batch{query}"), &[JSON, AGENT], body);
     let deep = format!("{}1{}", "{\"a\":".repeat(17), "}".repeat(17));
     let mut long = refund("long", 1, &[]);
-    long.push_str(&" ".repeat(48 * 1024));
+    long.push_str(&" ".repeat(256 * 1024));
     let chunked = format!("{:x}\r\n{long}\r\n0\r\n\r\n", long.len());
     vec![
         row(Code::AgentMissing, "POST", "/v1/actions", &[JSON], refund("x", 1, &[])),
