@@ -1,8 +1,10 @@
 //! A stage that panics: the gate says that it is not ready, refuses everything, and opens again with what it acknowledged.
 
+use countersign_core::denial::{DenialCode, Denied};
+use countersign_core::ids::AgentId;
 use countersign_engine::clock::{Clock, SystemClock};
 use countersign_engine::gate::{Gate, Options};
-use countersign_engine::request::{Answer, Refusal};
+use countersign_engine::request::{Answer, Refusal, Request};
 use countersign_testing::gate::{ORIGIN, feed, on_folder_by, open, publish};
 use std::path::Path;
 use std::sync::Arc;
@@ -113,6 +115,43 @@ fn a_sequencer_that_panics_turns_the_gate_red() {
     clock.arm();
     gate.submit(feed("Note::\"1\"", r#"{"text":"lost"}"#), Box::new(|_| ())).unwrap();
     is_red(dir.path(), gate, "sequence");
+}
+
+#[test]
+fn an_encoder_that_panics_turns_the_gate_red() {
+    // What no entry can hold fails where it is encoded, and so the request is refused there. Which thread that is depends on what else
+    // there is to do: until one is handed over.
+    for _ in 0..50 {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), Fragile::new("no one"));
+        let gate = gate(dir.path(), &clock);
+        let busy =
+            || (0..64).for_each(|_| drop(gate.submit(feed("Note::\"1\"", r#"{"text":"kept"}"#), Box::new(|_| ()))));
+        busy();
+        let reply = |_| assert!(std::thread::current().name() != Some("encode"), "for the test");
+        gate.submit(Request::Denials(vec![too_long()]), Box::new(reply)).unwrap();
+        busy();
+        let began = Instant::now();
+        while gate.not_ready().is_none() {
+            assert!(began.elapsed() < Duration::from_secs(20), "a gate that could not encode says that it is ready");
+            std::thread::yield_now();
+        }
+        if gate.not_ready().unwrap().reason.contains("panicked") {
+            return is_red(dir.path(), gate, "encode");
+        }
+    }
+    panic!("nothing was ever handed over");
+}
+
+/// More than a payload may hold.
+fn too_long() -> Denied {
+    Denied {
+        agent: Some(AgentId::new("clerk-1").unwrap()),
+        code: DenialCode::NotAllowed,
+        count: 1,
+        first_ms: 0,
+        last_ms: 0,
+        sample: "x".repeat(17 << 20),
+    }
 }
 
 #[test]

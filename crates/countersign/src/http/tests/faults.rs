@@ -3,7 +3,10 @@
 use super::client::{exchange, send};
 use super::*;
 use crate::http::listen;
+use countersign_core::identity::Auth;
+use countersign_core::ids::AgentId;
 use countersign_engine::gate::Options;
+use countersign_engine::request::Request;
 use countersign_signature::sign;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -59,6 +62,25 @@ fn a_failed_sync_gives_no_verdict_and_stops_the_gate() {
     assert_error(&server.get("/readyz"), 503, "not_ready");
     // What is durable can still be read.
     assert_eq!(server.get("/v1/facts/Account/42").json()["version"], 1);
+}
+
+#[test]
+fn a_stage_that_panics_turns_readiness_red() {
+    let server = furnished();
+    let began = Instant::now();
+    // Which thread answers depends on what else there is to do: until a batch is handed over.
+    while server.get("/readyz").status == 200 {
+        assert!(began.elapsed() < Duration::from_secs(20), "a gate whose commit stage died says that it is ready");
+        for _ in 0..64 {
+            let confirm = Request::ConfirmClock { by: AgentId::new("ops-1").unwrap(), auth: Auth::None };
+            let reply = |_| assert!(std::thread::current().name() != Some("commit"), "for the test");
+            drop(server.gate.submit(confirm, Box::new(reply)));
+        }
+    }
+    let red = server.get("/readyz");
+    assert_error(&red, 503, "not_ready");
+    assert!(red.text().contains("`commit` panicked"), "{red:?}");
+    assert_error(&server.put("/v1/facts/Account/42", &account("active", 1)), 503, "ledger_failed");
 }
 
 #[test]
