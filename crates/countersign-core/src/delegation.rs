@@ -30,7 +30,7 @@ pub struct Chain {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     /// Nothing is passed on.
-    #[error("it delegates nothing")]
+    #[error("the delegation grants nothing")]
     Empty,
     /// Too many hops.
     #[error("it has {0} hops; at most {DELEGATION_HOPS_MAX} are allowed")]

@@ -145,10 +145,10 @@ pub enum EffectRefusal {
         needs: &'static str,
     },
     /// The reason is empty or too long.
-    #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
+    #[error("the reason must be 1 to {REASON_BYTES_MAX} bytes long; this one is {0}")]
     Reason(usize),
     /// It was to end because it must not leave, and it may leave again.
-    #[error("nothing stops {0} any more")]
+    #[error("{0} is free to run")]
     NotStopped(EffectId),
 }
 

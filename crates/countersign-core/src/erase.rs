@@ -86,7 +86,7 @@ pub enum InForce {
     #[error("its feed of {0} is held until no call in flight relies on the fact")]
     Held(FactId),
     /// Its action waits for a person.
-    #[error("{review} waits for a person until {}", Utc(*.until_ms))]
+    #[error("{review} is pending review until {}", Utc(*.until_ms))]
     Review {
         review: ReviewId,
         /// Until when.

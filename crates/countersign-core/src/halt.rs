@@ -95,7 +95,7 @@ pub enum HaltError {
     #[error("{HALTS_MAX} scopes are halted already, which is the limit; halt something wider, such as `all`")]
     TooMany,
     /// The reason is empty or too long.
-    #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
+    #[error("the reason must be 1 to {REASON_BYTES_MAX} bytes long; this one is {0}")]
     Reason(usize),
 }
 

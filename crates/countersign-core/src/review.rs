@@ -139,7 +139,7 @@ pub enum ReviewRefusal {
     #[error("{0} still waits")]
     Waits(ReviewId),
     /// The reason is empty or too long.
-    #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
+    #[error("the reason must be 1 to {REASON_BYTES_MAX} bytes long; this one is {0}")]
     Reason(usize),
 }
 

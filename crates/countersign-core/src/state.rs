@@ -24,6 +24,7 @@ use crate::identity::{Auth, Keys, is_held_by_gateway};
 use crate::ids::{AgentId, FactId, FactType, PactName, Tag};
 use crate::pact::budgets::named::disagreements;
 use crate::pact::catalogue::Catalogue;
+use crate::pact::diagnostic::Disagreement;
 use crate::pact::{Atomicity, Budget, Pact};
 use crate::review::Reviews;
 use crate::value::Attributes;
@@ -185,11 +186,11 @@ pub enum PublishError {
         version: u64,
     },
     /// The fact types disagree with other pacts.
-    #[error("the fact types disagree with what is published: {}", .0.join("; "))]
-    Types(Vec<String>),
+    #[error("the fact types disagree with what is published: {}", Disagreement::join(.0))]
+    Types(Vec<Disagreement>),
     /// Its budgets, or what it charges to those of others, disagree with other pacts.
-    #[error("the budgets disagree with what is published: {}", .0.join("; "))]
-    Budgets(Vec<String>),
+    #[error("the budgets disagree with what is published: {}", Disagreement::join(.0))]
+    Budgets(Vec<Disagreement>),
 }
 
 impl State {
@@ -262,31 +263,29 @@ impl State {
 
     /// Facts of one type are read in one way, whichever pact declares them: otherwise one publisher could change what the agents of
     /// another's pact are shown, and by whom.
-    fn check_sources(&self, pact: &Pact) -> Result<(), Vec<String>> {
+    fn check_sources(&self, pact: &Pact) -> Result<(), Vec<Disagreement>> {
         let others = self.pacts.values().filter(|other| other.name != pact.name);
         let disagrees = |other: &Arc<Pact>| {
             let shared = pact
                 .facts
                 .keys()
                 .find(|ty| other.facts.contains_key(*ty) && other.sources.get(*ty) != pact.sources.get(*ty))?;
-            Some(format!(
-                "pact `{}` reads facts of type `{shared}` in another way; declare `source` exactly as it does, or rename the type",
-                other.name
-            ))
+            let message = format!("pact `{}` reads facts of type `{shared}` in another way", other.name);
+            Some(Disagreement::new(message, "declare `source` exactly as it does, or rename the type"))
         };
-        let refusals: Vec<String> = others.filter_map(disagrees).collect();
+        let refusals: Vec<Disagreement> = others.filter_map(disagrees).collect();
         if refusals.is_empty() { Ok(()) } else { Err(refusals) }
     }
 
     /// A budget that several pacts charge is defined by one of them: what it defines and what the others charge must fit.
-    fn check_budgets(&self, pact: &Pact) -> Result<(), Vec<String>> {
+    fn check_budgets(&self, pact: &Pact) -> Result<(), Vec<Disagreement>> {
         let charged = pact.actions.values().flat_map(|action| &action.budgets).filter_map(Budget::owner);
         let owners: BTreeSet<&PactName> = charged.filter(|owner| **owner != pact.name).collect();
         let owned =
             owners.into_iter().flat_map(|owner| disagreements(pact, owner, self.pacts.get(owner).map(AsRef::as_ref)));
         let others = self.pacts.values().filter(|other| other.name != pact.name);
         let charging = others.flat_map(|other| disagreements(other, &pact.name, Some(pact)));
-        let refusals: Vec<String> = owned.chain(charging).collect();
+        let refusals: Vec<Disagreement> = owned.chain(charging).collect();
         if refusals.is_empty() { Ok(()) } else { Err(refusals) }
     }
 

@@ -53,7 +53,7 @@ impl fmt::Display for Span {
 
 /// A text is not a time of this form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a time is written 2026-11-15T09:30:00Z")]
+#[error("invalid time; use the form 2026-11-15T09:30:00Z")]
 pub struct NotATime;
 
 impl FromStr for Utc {

@@ -46,7 +46,7 @@ pub enum FoldError {
         source: DecodeError,
     },
     /// It stands at another place than it says.
-    #[error("entry {index} says that it is entry {says}")]
+    #[error("entry {index} is stored under the wrong number ({says})")]
     Index {
         /// Where it stands.
         index: u64,

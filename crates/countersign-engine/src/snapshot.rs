@@ -24,6 +24,7 @@ use countersign_core::fact::{Fact, Written};
 use countersign_core::hex;
 use countersign_core::ids::{ActionName, AgentId, PactName};
 use countersign_core::pact::Pact;
+use countersign_core::pact::diagnostic::Disagreement;
 use countersign_core::pact::load::load;
 use countersign_core::state::{BudgetUse, EntrySet, Parts, State};
 use countersign_core::value::Attributes;
@@ -387,7 +388,7 @@ fn restore_line((fold, kept): (&mut Fold, &mut Kept), section: &str, line: &[u8]
         }
         "pacts" => {
             let pact = restore_pact(&serde_json::from_slice::<String>(line).map_err(json)?).map_err(bad)?;
-            fold.state.restore_pact(&pact).map_err(|problems| bad(problems.join("; ")))?;
+            fold.state.restore_pact(&pact).map_err(|problems| bad(Disagreement::join(&problems)))?;
         }
         "facts" => {
             let stored: StoredFact = serde_json::from_slice(line).map_err(json)?;

@@ -4,6 +4,7 @@ use countersign_core::decision::Verdict;
 use countersign_core::erase::InForce;
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
+use countersign_core::pact::diagnostic::Disagreement;
 use countersign_core::pact::load::load;
 use countersign_core::reason::Reason;
 use countersign_core::record::Event;
@@ -190,7 +191,7 @@ fn pacts_that_disagree_on_a_budget_are_not_published() {
     let clock = Hands::at(1_800_000_000_000);
     let gate = open(dir.path(), &clock);
     let refusal = |source: &str| match gate.call(publish(source)).unwrap_err() {
-        Refusal::Publish(PublishError::Budgets(refusals)) => refusals.join("; "),
+        Refusal::Publish(PublishError::Budgets(refusals)) => Disagreement::join(&refusals),
         other => panic!("{other:?}"),
     };
     let (billing, payroll) = (with_params(&BILLING.replace("BY", "agent")), with_params(PAYROLL));

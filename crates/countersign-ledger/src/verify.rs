@@ -39,7 +39,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// An entry is missing, doubled or out of order.
-    #[error("at {place}: found an entry that says it is number {found}")]
+    #[error("at {place}: expected the next entry, found entry {found}")]
     Position {
         /// Where; its entry is the number that should have come.
         place: Place,
@@ -63,7 +63,7 @@ pub enum Broken {
         source: CheckpointError,
     },
     /// A checkpoint is of another size than the entries before it.
-    #[error("at {place}: the checkpoint is of {claimed} entries, but {} stand before it", place.entry)]
+    #[error("at {place}: the checkpoint covers {claimed} entries, but {} precede it", place.entry)]
     Size {
         /// Where.
         place: Place,
@@ -127,7 +127,7 @@ pub enum Broken {
         size: u64,
     },
     /// An entry that names the next key has others after it before the checkpoint.
-    #[error("at {place}: an entry follows the one that names the log's next key, and no checkpoint stands between")]
+    #[error("at {place}: an entry follows the one that names the log's next key, with no checkpoint in between")]
     RotationNotLast {
         /// Where the entry that follows is.
         place: Place,
@@ -143,7 +143,7 @@ pub enum Broken {
         current: String,
     },
     /// Evidence was given after the point that it is about.
-    #[error("at {place}: {name} is about the log before this point")]
+    #[error("at {place}: {name} covers a point before it")]
     EvidenceTooLate {
         /// Where.
         place: Place,

@@ -206,6 +206,11 @@ pub fn is_refused(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Failure>().is_some_and(|failure| failure.code.is_some())
 }
 
+/// Whether a gate was asked, and gave no answer.
+pub fn is_unanswered(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit == Exit::Cannot && failure.code.is_none())
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

@@ -56,7 +56,7 @@ impl TryFrom<Stored> for Found {
 
 /// A code that quotes no one, with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a finding `{}` keeps no text", .0.as_str())]
+#[error("finding `{}` cannot hold text", .0.as_str())]
 pub struct KeepsNoText(FoundCode);
 
 impl FoundCode {
@@ -169,7 +169,7 @@ impl Found {
     }
 
     /// Whether it follows from the end of the program that was to answer.
-    fn is_exit(&self) -> bool {
+    pub fn is_exit(&self) -> bool {
         let because = std::iter::successors(self.because.as_deref(), |found| found.because.as_deref());
         because.last().is_some_and(|found| found.code == FoundCode::OutputClosed)
     }
@@ -237,9 +237,9 @@ fn meaning(status: i64) -> &'static str {
         408 => ": it, or something on the way, stopped waiting",
         409 => ": it sees a conflict, perhaps with an earlier attempt",
         412 => ": what was read there has changed since",
-        425 => ": it will not take it this early",
+        425 => ": the service rejected it as too early",
         429 => ": too much at once; nothing was done",
-        400..=499 => ": it refuses",
+        400..=499 => ": the service rejected the request",
         500..=599 => ": it failed, and does not say how far it had come",
         _ => ": an unexpected status",
     }

@@ -46,7 +46,7 @@ pub enum ClaimRefusal {
     #[error("a claim names 1 to {CLAIM_FACTS_MAX} facts, each once")]
     Facts,
     /// The reason is empty or too long.
-    #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
+    #[error("the reason must be 1 to {REASON_BYTES_MAX} bytes long; this one is {0}")]
     Reason(usize),
     /// More claims than are kept.
     #[error("{CLAIMS_MAX} claims, or {CLAIMS_PER_AGENT_MAX} of one agent, are already held, which is the limit")]

@@ -3,6 +3,7 @@
 //! Types are global so that one fact means the same to every pact. They may only grow, and only by optional attributes:
 //! a stored fact must stay valid forever, and so must the conditions that were checked against its type.
 
+use super::diagnostic::Disagreement;
 use super::{Change, FactSchema, FactSource, Pact, Presence};
 use crate::ids::FactType;
 use crate::value::{FieldType, ValueType};
@@ -81,7 +82,7 @@ impl Catalogue {
     }
 
     /// The catalogue after a pact is published, or every reason why it must not be.
-    pub fn admit(&self, pact: &Pact) -> Result<Self, Vec<String>> {
+    pub fn admit(&self, pact: &Pact) -> Result<Self, Vec<Disagreement>> {
         let (mut types, mut sources) = (self.types.clone(), self.sources.clone());
         let mut refusals = Vec::new();
         for ty in pact.facts.keys().filter(|ty| self.types.contains_key(*ty)) {
@@ -93,7 +94,9 @@ impl Catalogue {
                     Some(adapter) => format!("external, in `{adapter}`"),
                     None => "in the ledger".to_owned(),
                 };
-                refusals.push(format!("facts of type `{ty}` live {} on this gate, not {}", place(before), place(now)));
+                let message = format!("facts of type `{ty}` live {} on this gate, not {}", place(before), place(now));
+                refusals
+                    .push(Disagreement::new(message, "declare `source` as it is, or choose another name for the type"));
             }
         }
         sources.extend(pact.sources.iter().map(|(ty, source)| (ty.clone(), Arc::clone(source))));
@@ -106,11 +109,12 @@ impl Catalogue {
             }
         }
         for (ty, required) in self.required_unknown_to(pact) {
-            refusals.push(format!(
+            let message = format!(
                 "fact type `{ty}` has the required attribute `{required}`, which pact `{}` does not declare although it \
-                 creates facts of that type; declare it and `set` it",
+                 creates facts of that type",
                 pact.name
-            ));
+            );
+            refusals.push(Disagreement::new(message, "declare it and `set` it"));
         }
         if refusals.is_empty() { Ok(Self { types, sources }) } else { Err(refusals) }
     }
@@ -137,22 +141,23 @@ impl Catalogue {
     }
 }
 
-fn grow(ty: &FactType, existing: &mut FactSchema, declared: &FactSchema, refusals: &mut Vec<String>) {
+fn grow(ty: &FactType, existing: &mut FactSchema, declared: &FactSchema, refusals: &mut Vec<Disagreement>) {
     let shown = |field: &FieldType| format!("{}{}", field.ty, if field.required { "" } else { "?" });
     for (name, field) in declared {
         match existing.get(name) {
             Some(before) if before == field => {}
-            Some(before) => refusals.push(format!(
-                "attribute `{name}` of fact type `{ty}` is already `{}` on this gate, not `{}`; declare it as it is, or \
-                 choose another name",
-                shown(before),
-                shown(field)
-            )),
-            None if field.required => refusals.push(format!(
-                "fact type `{ty}` already exists on this gate, so its new attribute `{name}` must be optional: write \
-                 `{name} = \"{}?\"`",
-                field.ty
-            )),
+            Some(before) => {
+                let (before, now) = (shown(before), shown(field));
+                let message =
+                    format!("attribute `{name}` of fact type `{ty}` is already `{before}` on this gate, not `{now}`");
+                refusals.push(Disagreement::new(message, "declare it as it is, or choose another name"));
+            }
+            None if field.required => {
+                let message = format!(
+                    "fact type `{ty}` already exists on this gate, so its new attribute `{name}` must be optional"
+                );
+                refusals.push(Disagreement::new(message, format!("write `{name} = \"{}?\"`", field.ty)));
+            }
             None => {
                 existing.insert(name.clone(), field.clone());
             }

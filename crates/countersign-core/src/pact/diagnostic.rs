@@ -3,6 +3,7 @@
 //! The loader collects every problem before it gives up, so an author sees all of them at once. A diagnostic points at
 //! bytes of the TOML text; drawing lines and carets is for the command line.
 
+use std::fmt;
 use std::ops::Range;
 
 /// How bad a problem is.
@@ -25,6 +26,31 @@ pub struct Diagnostic {
     pub message: String,
     /// What to do about it; every error has one.
     pub hint: Option<String>,
+}
+
+/// In what a pact does not agree with others of its gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disagreement {
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl Disagreement {
+    pub(crate) fn new(message: String, hint: impl Into<String>) -> Self {
+        Self { message, hint: hint.into() }
+    }
+
+    /// All of them in one text.
+    pub fn join(all: &[Self]) -> String {
+        all.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.message, self.hint)
+    }
 }
 
 /// Problems as they are found, in whatever order the loader meets them.

@@ -191,7 +191,7 @@ impl Reason {
             Self::ApprovalExpired { review, until, at } => {
                 format!("the approval of rev_{review} was good until {}, and it is {}", Utc(*until), Utc(*at))
             }
-            Self::ApprovalOutdated { drift } => format!("what was approved is no longer so: {drift}"),
+            Self::ApprovalOutdated { drift } => format!("the approval is outdated: {drift}"),
             Self::GroupRejected { failed, .. } => {
                 format!("action {failed} of its atomic group was rejected, and so nothing of the group was done")
             }

@@ -41,7 +41,7 @@ pub enum DecodeError {
     #[error("not the CBOR of a leaf: {0}")]
     Cbor(#[from] minicbor::decode::Error),
     /// A leaf that says something in another way than leaves do.
-    #[error("its leaf is not in the deterministic form (RFC 8949, 4.2.1): the gate did not write it so")]
+    #[error("its leaf is not in deterministic form (RFC 8949, 4.2.1); no gate wrote it")]
     NotCanonical,
     /// A kind that this version does not know.
     #[error("kind {0} is not known to this version; use a newer countersign")]

@@ -8,6 +8,7 @@ use crate::decision::BudgetKey;
 use crate::effect::Context;
 use crate::fact::Fact;
 use crate::pact::Pact;
+use crate::pact::diagnostic::Disagreement;
 use std::sync::Arc;
 
 impl State {
@@ -25,7 +26,7 @@ impl State {
     ///
     /// # Errors
     /// Why its fact types do not fit those of the others.
-    pub fn restore_pact(&mut self, pact: &Arc<Pact>) -> Result<(), Vec<String>> {
+    pub fn restore_pact(&mut self, pact: &Arc<Pact>) -> Result<(), Vec<Disagreement>> {
         self.catalogue.admit(pact)?;
         self.publish(pact);
         Ok(())

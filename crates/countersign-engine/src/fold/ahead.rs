@@ -14,7 +14,7 @@ const BATCHES: usize = 3;
 
 /// The other thread has refused an entry; what it says is the error.
 #[derive(Debug, thiserror::Error)]
-#[error("an entry before was refused")]
+#[error("an earlier entry was rejected")]
 struct Stopped;
 
 /// What was made of a batch.

@@ -72,7 +72,7 @@ fn what_waits_for_a_person_is_not_erased_and_how_it_ended_is_told_afterwards() {
     let (erased, done) = (world.park("a", 500), world.park("b", 300));
     let erase = |world: &World| world.gate.erase(name("operator"), Auth::None, &[erased.0], "asked for".to_owned());
     let said = erase(&world).unwrap_err().to_string();
-    assert!(said.contains(&format!("{erased} waits for a person until ")), "{said}");
+    assert!(said.contains(&format!("{erased} is pending review until ")), "{said}");
     let refuse = || Request::Refuse { by: name("vera"), auth: Auth::None, review: erased, reason: "late".into() };
     world.gate.call(refuse()).unwrap();
     erase(&world).unwrap();

@@ -197,7 +197,7 @@ fn attack_an_approved_call_outlives_its_reviewer_or_tells_the_agent_what_is_with
             let reason: Reason = serde_json::from_value(payload["decision"]["blocked"].clone()).unwrap();
             assert_eq!(reason.code(), Code::ApprovalOutdated, "{payload}");
             let told = world.told_to_a_blind_agent(reason);
-            assert_eq!(told, format!("what was approved is no longer so: {says}"));
+            assert_eq!(told, format!("the approval is outdated: {says}"));
         }
         world.audit();
     }

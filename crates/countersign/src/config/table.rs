@@ -123,7 +123,7 @@ impl<'a> Table<'a> {
 pub fn string(key: &str, value: &Value) -> Result<String> {
     match value.as_str() {
         Some(text) if !text.is_empty() => Ok(text.to_owned()),
-        _ => bail_hinted!("key `{key}` must be a string that is not empty"; "write `{key} = \"…\"`"),
+        _ => bail_hinted!("key `{key}` must be a non-empty string"; "write `{key} = \"…\"`"),
     }
 }
 

@@ -43,8 +43,8 @@ pub(super) struct Parts {
 }
 
 /// Says that a server gave no list of its tools.
-pub fn not_listed(server: &str, why: &str) -> String {
-    match why.ends_with("it closed its output") {
+pub fn not_listed(server: &str, why: &str, is_exit: bool) -> String {
+    match is_exit {
         true => format!("{server} exited before listing its tools"),
         false => format!("{server} did not list its tools: {why}"),
     }
@@ -63,7 +63,7 @@ pub enum NoAnswer {
     #[error("{0}")]
     NotApproved(Found),
     /// The server answered with an error.
-    #[error("it answered with error {code}: {message}")]
+    #[error("the server returned error {code}: {message}")]
     Error {
         /// The code of JSON-RPC.
         code: i64,
@@ -76,6 +76,24 @@ impl NoAnswer {
     /// None came in this time.
     pub(super) fn within(within: Duration) -> Self {
         Self::Lost(FoundCode::NoAnswerWithin.number(within.as_millis()))
+    }
+
+    /// What is known of it; nothing where the server answered.
+    fn why(&self) -> Option<&Found> {
+        match self {
+            Self::NotSent(why) | Self::Lost(why) | Self::NotApproved(why) => Some(why),
+            Self::Error { .. } => None,
+        }
+    }
+
+    /// Whether the server's program has ended.
+    pub fn is_exit(&self) -> bool {
+        self.why().is_some_and(Found::is_exit)
+    }
+
+    /// Whether the server's program could not be started.
+    pub fn is_not_started(&self) -> bool {
+        self.why().is_some_and(|why| why.code == FoundCode::NotStarted)
     }
 
     /// The same as a finding.

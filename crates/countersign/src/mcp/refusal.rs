@@ -7,7 +7,7 @@ use super::message::{Message, Raw, raw, sent};
 use super::operator::OperatorCommands;
 use super::shell::word;
 use super::tool::Tool;
-use crate::commands::{is_refused, is_refused_as, is_unknown};
+use crate::commands::{is_refused, is_refused_as, is_unanswered, is_unknown};
 use countersign_api::{ErrorCode, ObserveResponse, Verdict, VerdictKind};
 use countersign_core::call::FoundCode;
 use serde_json::value::RawValue;
@@ -55,6 +55,8 @@ pub struct Refusal {
     code: &'static str,
     text: String,
     object: Value,
+    /// Whether the gate did not answer at all.
+    is_unanswered: bool,
 }
 
 /// The code of a refusal that is a verdict of the gate.
@@ -71,6 +73,7 @@ impl Refusal {
             code,
             text,
             object: json!({"error": {"code": code, "message": message, "hint": hint}, "retry": {"how": how}}),
+            is_unanswered: false,
         }
     }
 
@@ -155,7 +158,7 @@ impl Refusal {
 
     /// What a write rests on has changed.
     pub fn changed(text: &str, object: Value) -> Self {
-        Self { code: BY_VERDICT, text: text.to_owned(), object }
+        Self { code: BY_VERDICT, text: text.to_owned(), object, is_unanswered: false }
     }
 
     /// The gate's verdict on a call that a pact maps, with everything that goes on the wire.
@@ -189,13 +192,13 @@ impl Refusal {
             }
             _ => format!("Not done: {message}{end}{hint}").trim_end().to_owned(),
         };
-        Self { code: BY_VERDICT, text, object }
+        Self { code: BY_VERDICT, text, object, is_unanswered: false }
     }
 
     /// With commands that an operator can run as they are.
     pub fn advised(mut self, operator: &OperatorCommands) -> Self {
         // The gate of this trial was that of another window, and does not come back by itself.
-        if operator.is_beside() && self.code == GATE_UNREACHABLE && self.text.contains("no answer from") {
+        if operator.is_beside() && self.is_unanswered {
             let message = "the window that had this trial open has ended, and the gate with it".to_owned();
             let hint = "Tell your user to start this agent again: it then opens the gate itself.";
             return Self::error("gate_ended", message, hint, "never");
@@ -211,12 +214,13 @@ impl Refusal {
         if let Some(object) = object.as_object_mut() {
             object.insert("retry".to_owned(), json!({"how": "never"}));
         }
-        Self { code: BY_VERDICT, text: format!("It was done, and must not be called again: {said}."), object }
+        let text = format!("It was done, and must not be called again: {said}.");
+        Self { code: BY_VERDICT, text, object, is_unanswered: false }
     }
 
     /// The list of tools could not be had, so no one knows what is called.
     pub fn no_list(upstream: &str, why: &str) -> Self {
-        let message = not_listed(&format!("the server `{upstream}`"), why);
+        let message = not_listed(&format!("the server `{upstream}`"), why, false);
         Self::error("upstream_failed", message, "Try again later.", "later")
     }
 
@@ -284,7 +288,9 @@ impl Refusal {
                 return Self::error(code.as_str(), first.to_owned(), "Stop, and ask an operator.", "never");
             }
         }
-        Self::error(GATE_UNREACHABLE, format!("the gate gives no verdict: {first}"), "Try again later.", "later")
+        let message = format!("the gate gives no verdict: {first}");
+        let is_unanswered = is_unanswered(error);
+        Self { is_unanswered, ..Self::error(GATE_UNREACHABLE, message, "Try again later.", "later") }
     }
 
     /// The gate gave no verdict on a call that it makes itself: it may be under way anyway.
@@ -378,7 +384,7 @@ impl Refusal {
         let code = "outcome_unknown";
         let error = json!({"code": code, "message": message, "hint": hint});
         let text = format!("It is not known whether this was done: {message}. {hint}");
-        Self { code, text, object: json!({"error": error, "retry": retry}) }
+        Self { code, text, object: json!({"error": error, "retry": retry}), is_unanswered: false }
     }
 
     fn put(&mut self, inside: &str, name: &str, value: Value) {
@@ -443,7 +449,8 @@ impl Refusal {
             object.insert("hint".to_owned(), json!(hint));
             object.insert("retry".to_owned(), json!({"how": "never"}));
         }
-        Self { code: BY_VERDICT, text: format!("{what}: {message}. {}", sentence(hint)), object }
+        let text = format!("{what}: {message}. {}", sentence(hint));
+        Self { code: BY_VERDICT, text, object, is_unanswered: false }
     }
 
     /// No one has said what becomes of this method.

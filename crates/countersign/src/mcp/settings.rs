@@ -244,7 +244,7 @@ fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
 /// An upstream from the command line: `name=command …` or `name=https://…`.
 pub fn upstream(text: &str) -> Result<(String, Place)> {
     let Some((name, rest)) = text.split_once('=') else {
-        bail_hinted!("`{text}` names no upstream"; "write --upstream 'name=command argument …' or --upstream name=https://…");
+        bail_hinted!("`{text}` is not a valid upstream"; "write --upstream 'name=command argument …' or --upstream name=https://…");
     };
     let place = if is_url(rest) { Place::Url(Address::new(rest, Files::default())?) } else { command(rest)? };
     Ok((checked(name)?, place))

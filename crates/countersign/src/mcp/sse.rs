@@ -12,7 +12,7 @@ pub struct SseEvent {
 
 /// More than this in one event is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event of more than {0} bytes")]
+#[error("the event is larger than {0} bytes")]
 pub struct TooLarge(usize);
 
 /// Puts chunks together to events.

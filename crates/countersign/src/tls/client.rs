@@ -46,9 +46,9 @@ fn config(material: Material) -> Result<Arc<ClientConfig>> {
     let builder = builder.with_webpki_verifier(verifier);
     let mut config = match own {
         None => builder.with_no_client_auth(),
-        Some(own) => builder.with_client_auth_cert(own.chain, own.key).or_hinted(|| {
-            hinted!("the certificate and its key do not go together"; "name the key that the certificate was made for")
-        })?,
+        Some(own) => builder.with_client_auth_cert(own.chain, own.key).or_hinted(
+            || hinted!("the certificate and key do not match"; "name the key that the certificate was made for"),
+        )?,
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))

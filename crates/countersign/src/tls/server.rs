@@ -96,9 +96,9 @@ impl Loaded {
             Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
             None => builder.with_no_client_auth(),
         };
-        let mut config = builder.with_single_cert(own.chain, own.key).or_hinted(|| {
-            hinted!("the certificate and its key do not go together"; "write both files, then they are looked at again")
-        })?;
+        let mut config = builder.with_single_cert(own.chain, own.key).or_hinted(
+            || hinted!("the certificate and key do not match"; "write both files, then they are looked at again"),
+        )?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         // A session that is resumed is not verified again: what was revoked in between would pass.
         config.session_storage = Arc::new(NoServerSessionStorage {});

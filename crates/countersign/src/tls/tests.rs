@@ -33,7 +33,7 @@ fn files_that_cannot_be_used_are_said_with_what_to_do() {
         (Files { certificate: path("broken.pem"), ..good.clone() }, "cannot read a certificate in "),
         (Files { certificate: path("server.key"), ..good.clone() }, "there is no certificate in "),
         (Files { key: path("none.key"), ..good.clone() }, "there is no private key in "),
-        (Files { key: path("other.key"), ..good.clone() }, "do not go together"),
+        (Files { key: path("other.key"), ..good.clone() }, "do not match"),
         (Files { key: path("open.key"), ..good.clone() }, "can be read by everyone"),
         (Files { ca: path("empty.pem"), ..good.clone() }, "there is no certificate in "),
         (

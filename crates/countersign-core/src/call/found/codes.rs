@@ -78,7 +78,7 @@ codes! {
     Void = "void": "the call did not happen: there was no receipt, and a void receipt now prevents it",
     ForeignReceipt = "foreign_receipt": "the call did not happen: the receipt under its key belongs to another call, {about}",
     OfLog = "of_log": "it is of the log {about}",
-    CommitUnknown = "commit_unknown": "it cannot be found out now whether it was committed",
+    CommitUnknown = "commit_unknown": "the outcome of the commit is unknown",
     ReceiptsUnread = "receipts_unread": "the receipts cannot be read",
     Database(quotes) = "database": "PostgreSQL answered with error {about}",
     Misfit = "misfit": "{about} does not fit the pact",
@@ -150,7 +150,7 @@ codes! {
     NotAMessage = "not_a_message": "it answered {number} without a JSON-RPC message",
     NoMessages = "no_messages": "{number} lines in a row were no messages",
     OtherRequest = "other_request": "it answered another request than the one that it was sent",
-    ErrorAnswer(quotes) = "error_answer": "it answered with error {number}",
+    ErrorAnswer(quotes) = "error_answer": "the server returned error {number}",
     HoldsSecret = "holds_secret": "the answer holds a secret of the adapter, which must not go into the ledger",
     // Tools.
     NoTool = "no_tool": "there is no tool {about}",

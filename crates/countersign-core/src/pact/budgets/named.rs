@@ -7,7 +7,7 @@ use super::{Budget, Measure, limit};
 use crate::decimal::MONEY_SCALE_MAX;
 use crate::ids::{ActionName, PactName};
 use crate::limits::NAMED_BUDGETS_MAX;
-use crate::pact::diagnostic::{Problems, suggestion};
+use crate::pact::diagnostic::{Disagreement, Problems, suggestion};
 use crate::pact::source::{Table, Text, shorten, table};
 use crate::pact::{BudgetBy, LimitRule, NamedBudget, Pact};
 use smol_str::SmolStr;
@@ -129,22 +129,22 @@ fn misfit(budget: &NamedBudget, (measure, scale): (&Measure, Option<u8>)) -> Opt
 }
 
 /// What a pact charges that its owner, if there is one, does not define so.
-pub fn disagreements(pact: &Pact, owner: &PactName, owned: Option<&Pact>) -> Vec<String> {
+pub fn disagreements(pact: &Pact, owner: &PactName, owned: Option<&Pact>) -> Vec<Disagreement> {
     let charged = pact.actions.values().flat_map(|action| action.budgets.iter().map(move |budget| (action, budget)));
     let of_owner = charged.filter(|(_, budget)| budget.owner() == Some(owner));
     let disagreement = |(action, budget): (&crate::pact::ActionType, &Budget)| {
         let what = format!("action `{}` of pact `{}` charges budget `{}`", action.name, pact.name, budget.id);
         let Some(owned) = owned else {
-            return Some(format!("{what} of pact `{owner}`, which is not published; publish `{owner}` first"));
+            let message = format!("{what} of pact `{owner}`, which is not published");
+            return Some(Disagreement::new(message, format!("publish `{owner}` first")));
         };
         let Some(defined) = owned.budgets.get(&budget.id) else {
-            return Some(format!(
-                "{what}, which version {} of pact `{owner}` does not define; define it there, or stop charging it first",
-                owned.version
-            ));
+            let message = format!("{what}, which version {} of pact `{owner}` does not define", owned.version);
+            return Some(Disagreement::new(message, "define it there, or stop charging it first"));
         };
         let why = misfit(defined, (&budget.measure, budget.scale))?;
-        Some(format!("{what}, but in version {} of pact `{owner}` it {why}; {FIT_HINT}", owned.version))
+        let message = format!("{what}, but in version {} of pact `{owner}` it {why}", owned.version);
+        Some(Disagreement::new(message, FIT_HINT))
     };
     of_owner.filter_map(disagreement).collect()
 }

@@ -83,6 +83,7 @@ fn write_guard(out: &mut String, guard: &AsRead) {
         tools => list(tools),
     };
     let _ = writeln!(out, "- guarded as read: runs only if {rests_on} reads the same right before the call");
+    out.push_str("- each reading that it rests on is made again once before the call, and once after it to tell what it changed\n");
     if !guard.must_read.is_empty() {
         let _ = writeln!(out, "- must have been read in the session: {}", list(&guard.must_read));
     }

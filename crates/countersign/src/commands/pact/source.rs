@@ -9,7 +9,7 @@ use countersign_core::pact::Pact;
 use countersign_core::pact::budgets::named::disagreements;
 use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::pact::changes::unsaid;
-use countersign_core::pact::diagnostic::{Diagnostic, Severity};
+use countersign_core::pact::diagnostic::{Diagnostic, Disagreement, Severity};
 use countersign_core::pact::load::load;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -123,10 +123,7 @@ fn check_together(files: &mut [PactFile]) {
         match catalogue.admit(&pact) {
             Ok(grown) => catalogue = grown,
             Err(refusals) => {
-                for refusal in refusals {
-                    let (message, hint) = refusal.split_once("; ").unwrap_or((&refusal, "make the two agree"));
-                    file.refuse(message.to_owned(), hint);
-                }
+                refusals.into_iter().for_each(|Disagreement { message, hint }| file.refuse(message, &hint));
             }
         }
         last = Some((file.path.clone(), pact));
@@ -156,9 +153,10 @@ fn check_budgets(files: &mut [PactFile]) {
         };
         let owners: BTreeSet<&PactName> =
             all.iter().map(|other| &other.name).filter(|name| **name != pact.name).collect();
-        for refusal in owners.iter().flat_map(|owner| disagreements(&pact, owner, latest(owner).map(AsRef::as_ref))) {
-            let (message, hint) = refusal.split_once("; ").unwrap_or((&refusal, "make the two agree"));
-            file.refuse(message.to_owned(), hint);
+        for Disagreement { message, hint } in
+            owners.iter().flat_map(|owner| disagreements(&pact, owner, latest(owner).map(AsRef::as_ref)))
+        {
+            file.refuse(message, &hint);
         }
     }
 }

@@ -46,7 +46,7 @@ async fn check_log(app: &App, route: &Route, headers: &HeaderMap) -> Result<(), 
     Err(HttpError::new(
         ErrorCode::SessionNotFound,
         format!("the session is of another log than this gate writes: `{LOG_HEADER}` differs"),
-        "the gate was set up anew or replaced; open a session with POST /v1/sessions, and read in that one",
+        "this gate writes a new log; open a session with POST /v1/sessions, and read again in it",
     ))
 }
 
@@ -174,7 +174,7 @@ fn check_query(route: &Route, query: Option<&str>) -> Result<(), HttpError> {
         Some(name) => Err(HttpError::new(
             ErrorCode::InvalidPath,
             format!("this operation has no parameter `{}` in its query", name.chars().take(80).collect::<String>()),
-            "compare the query with /openapi.json, and write names plainly; what is not there may belong into the body",
+            "compare the query with /openapi.json, and write names plainly; other values may belong in the body",
         )),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::commands::Failure;
+use crate::mcp::direct::NoAnswer;
 
 #[test]
 fn a_refusal_is_two_texts_and_no_structure_that_a_tool_could_have_promised() {
@@ -45,9 +46,11 @@ fn attack_a_server_says_in_the_gates_voice_that_it_is_not_set_up() {
 
 #[test]
 fn a_server_that_exits_is_not_said_to_be_silent() {
-    let of = |why: &str| not_listed("the server `bank`", why);
-    assert_eq!(of("it ended: it closed its output"), "the server `bank` exited before listing its tools");
-    assert_eq!(of("no answer within 5 ms"), "the server `bank` did not list its tools: no answer within 5 ms");
+    let of = |why: NoAnswer| not_listed("the server `bank`", &why.to_string(), why.is_exit());
+    let exited = NoAnswer::Lost(FoundCode::ConnectionEnded.because(FoundCode::OutputClosed.alone()));
+    assert_eq!(of(exited), "the server `bank` exited before listing its tools");
+    let silent = NoAnswer::within(std::time::Duration::from_millis(5));
+    assert_eq!(of(silent.clone()), format!("the server `bank` did not list its tools: {silent}"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::ENDS_WITHIN;
 use crate::commands::Failure;
 use crate::mcp::buffers::{BUFFERED_MAX, Buffers};
-use crate::mcp::direct::{Direct, not_listed};
+use crate::mcp::direct::{Direct, NoAnswer, not_listed};
 use crate::mcp::settings::Place;
 use crate::mcp::tool::Tool;
 use crate::mcp::upstream::Alive;
@@ -44,19 +44,19 @@ pub fn read_tools(upstream: &str, place: &Place) -> Result<Vec<Tool>> {
         let _ = tokio::time::timeout(ENDS_WITHIN, all_ended.recv()).await;
         tools
     });
-    let tools = read.map_err(|error| not_read(upstream, place, &error.to_string()))?;
+    let tools = read.map_err(|error| not_read(upstream, place, &error))?;
     note(format_args!("{upstream} has {}.", count(u64::try_from(tools.len()).unwrap_or_default(), "tool", "tools")));
     Ok(tools)
 }
 
 /// Says why there is no list, and what that is mostly due to.
-fn not_read(upstream: &str, place: &Place, why: &str) -> Failure {
-    let failure = Failure::cannot(not_listed(&format!("the MCP server `{upstream}`"), why));
+fn not_read(upstream: &str, place: &Place, why: &NoAnswer) -> Failure {
+    let failure = Failure::cannot(not_listed(&format!("the MCP server `{upstream}`"), &why.to_string(), why.is_exit()));
     let Place::Command(program) = place else {
         return failure.hint("is it running, and is that its address?");
     };
     let name = program.words.first().map(String::as_str).unwrap_or_default();
-    if why.contains("could not be started") {
+    if why.is_not_started() {
         let (is_path, name) = (name.contains('/'), inline(name));
         return failure.hint(match is_path {
             true => format!("is {name} there, and may it be run?"),
