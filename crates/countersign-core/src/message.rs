@@ -166,11 +166,20 @@ impl Inboxes {
 
     /// Takes out what its recipient has acknowledged. Naming a message again changes nothing.
     pub fn acknowledge(&mut self, by: &AgentId, messages: &[MessageId]) {
-        let Some(shared) = self.of.get_mut(by) else { return };
+        self.take(by, |id| messages.binary_search(&id).is_ok());
+    }
+
+    /// Takes out what waits for an agent that an entry deletes: whoever is registered under its name later is not who was written to.
+    pub fn close(&mut self, of: &AgentId, entry: u64) {
+        self.take(of, |id| id.0 < entry);
+    }
+
+    fn take(&mut self, of: &AgentId, is_taken: impl Fn(MessageId) -> bool) {
+        let Some(shared) = self.of.get_mut(of) else { return };
         let inbox = Arc::make_mut(shared);
         let (sent, in_all) = (&mut self.sent, &mut self.in_all);
         inbox.retain(|waiting| {
-            if messages.binary_search(&waiting.id).is_err() {
+            if !is_taken(waiting.id) {
                 return true;
             }
             *in_all = in_all.saturating_sub(1);
@@ -183,7 +192,7 @@ impl Inboxes {
             false
         });
         if inbox.is_empty() {
-            self.of.remove(by);
+            self.of.remove(of);
         } else if inbox.len() < inbox.capacity() / 4 {
             // A flood that was read must not keep its memory.
             inbox.shrink_to_fit();
@@ -298,6 +307,20 @@ mod tests {
         assert_eq!(inboxes.pending(&to, &[]), Err(AcknowledgeRefusal::Count(0)));
         let many = named(&vec![3; ACKNOWLEDGED_MAX + 1]);
         assert!(inboxes.pending(&to, &many).is_err());
+    }
+
+    #[test]
+    fn an_inbox_ends_with_its_agent_and_another_of_the_name_begins_empty() {
+        let (from, to) = (agent("a"), agent("b"));
+        let mut inboxes = Inboxes::default();
+        let deliver = |inboxes: &mut Inboxes, entry| inboxes.deliver(entry, Delivery { from: &from, to: &to });
+        deliver(&mut inboxes, 3);
+        inboxes.close(&to, 5);
+        assert!(inboxes.is_empty() && inboxes.sent.is_empty() && inboxes.of.is_empty());
+        deliver(&mut inboxes, 7);
+        // The deletion is applied again, over a snapshot that knows of more.
+        inboxes.close(&to, 5);
+        assert_eq!(ids(&inboxes, "b"), [7]);
     }
 
     #[test]

@@ -192,8 +192,10 @@ fn what_a_person_approved_comes_from_whom_it_came_from() {
     check(&world, Some("boast"));
     world.restart();
     check(&world, Some("boast"));
-    // Both copies go; sender, place and approval stay.
-    world.gate().erase(operator(), Auth::None, &[review.0, entry], "asked for".to_owned()).unwrap();
+    // One copy that is erased takes what it says with it, and then both go; sender, place and approval stay.
+    world.gate().erase(operator(), Auth::None, &[review.0], "asked for".to_owned()).unwrap();
+    check(&world, None);
+    world.gate().erase(operator(), Auth::None, &[entry], "asked for".to_owned()).unwrap();
     check(&world, None);
     world.restart();
     check(&world, None);
@@ -232,5 +234,25 @@ fn whoever_is_no_longer_active_reads_nothing_and_is_sent_nothing() {
     assert_eq!(world.waiting("ben"), [(one, "ann".to_owned(), None)], "from someone who is no longer active");
     world.standing("ann", "active");
     assert_eq!(world.waiting("ben"), [told(one, "ann", "one")]);
+    world.audit();
+}
+
+#[test]
+fn attack_another_agent_is_registered_under_the_name_of_one_that_was_deleted() {
+    let mut world = World::new();
+    world.tell("ann", "ben", "for ben").unwrap();
+    let fact = "Agent::\"ben\"".parse().unwrap();
+    world.gate().call(Request::Feed { by: operator(), auth: Auth::None, fact, value: None, if_match: None }).unwrap();
+    assert_eq!(world.gate().view().counts().messages, 0, "no one is left to read it, and it takes no one's room");
+    world.standing("ben", "active");
+    assert_eq!(world.waiting("ben"), []);
+    let two = world.tell("ann", "ben", "for the new one").unwrap();
+    let expected = [told(two, "ann", "for the new one")];
+    assert_eq!(world.waiting("ben"), expected);
+    world.restart();
+    assert_eq!(world.waiting("ben"), expected);
+    world.gate().snapshot().unwrap();
+    world.restart();
+    assert_eq!(world.waiting("ben"), expected);
     world.audit();
 }

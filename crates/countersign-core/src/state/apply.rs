@@ -206,6 +206,9 @@ impl State {
                 let place = (entry.index, entry.time_ms);
                 Some(Arc::new(after(before.map(AsRef::as_ref), write, place, &by, confirmed_at_ms)))
             });
+            if let Some(deleted) = write.fact.as_agent().filter(|_| write.value.is_none()) {
+                self.inboxes.close(&deleted, entry.index);
+            }
         }
     }
 

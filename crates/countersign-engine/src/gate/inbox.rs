@@ -19,8 +19,9 @@ use countersign_core::record::{Entry, Event};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 
-/// Most bytes of bodies of actions that are read for one page; one message is always read.
-const PAGE_BYTES: usize = 1 << 20;
+/// Most bytes of bodies of actions that are read for one page; one message is always read. Whoever follows an inbox and is slow to read
+/// has a page in memory.
+const PAGE_BYTES: usize = 256 << 10;
 
 /// A page of an inbox.
 #[derive(Debug)]
@@ -173,7 +174,11 @@ impl Sent {
     fn received(self, view: &Synced<'_>) -> Received {
         let (action, pact) = (self.action(), self.pact());
         let message = self.entry.event.decision().and_then(|decision| decision.message.as_ref());
-        let is_erased = view.rest.erased.contains(self.entry.index);
+        // What was parked holds the same body, so either one that is erased takes the message's content with it.
+        let is_erased = [Some(&self.entry), self.parked.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|it| view.rest.erased.contains(it.index));
         let members = || -> Box<dyn Iterator<Item = &AgentId> + '_> {
             match action {
                 Some(action) => Box::new(action.members()),

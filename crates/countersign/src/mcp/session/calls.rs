@@ -79,7 +79,14 @@ impl Session {
         let Some(name) = params.text("name") else {
             return self.answer_error(&id, INVALID_PARAMS, "the call names no tool").await;
         };
-        if let Some(own) = [CONTINUE, INBOX, SEND].into_iter().find(|own| name == *own) {
+        if name == CONTINUE {
+            return self.own_tool(CONTINUE, id, &params, message.place);
+        }
+        if self.calls.len() >= CALLS_MAX {
+            let why = format!("{CALLS_MAX} calls are under way already; call again when some were answered");
+            return self.answer_error(&id, NOT_SENT, &why).await;
+        }
+        if let Some(own) = [INBOX, SEND].into_iter().find(|own| name == *own) {
             return self.own_tool(own, id, &params, message.place);
         }
         let Some((slot, tool)) = self.route(&name) else {
@@ -87,10 +94,6 @@ impl Session {
         };
         let Some(found) = self.slots.get(slot) else { return };
         let is_listed = found.is_listed();
-        if self.calls.len() >= CALLS_MAX {
-            let why = format!("{CALLS_MAX} calls are under way already; call again when some were answered");
-            return self.answer_error(&id, NOT_SENT, &why).await;
-        }
         // From here on, before anything is waited for: what is read after the call has come does not count for it.
         let arguments = params.get("arguments").map(RawValue::get).unwrap_or_default();
         let delivery = self.seen.session.begin((self.name(slot), &tool), arguments, &params, message.place);
