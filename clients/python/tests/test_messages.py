@@ -53,7 +53,7 @@ def test_a_message_comes_again_until_it_is_acknowledged(client: Client, lead: Cl
     assert lead.inbox().messages == ()
 
 
-def test_nobody_else_reads_or_acknowledges_it(client: Client, fraud: Client, lead: Client) -> None:
+def test_no_one_else_reads_or_acknowledges_it(client: Client, fraud: Client, lead: Client) -> None:
     sent = tell(client, "lead", "for lead only")
     for other in (client, fraud):
         assert sent not in [one.message for one in other.inbox()]

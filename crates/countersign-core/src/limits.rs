@@ -135,7 +135,7 @@ pub const CHAIN_BYTES_MAX: usize = 32 * 1024;
 /// Most hops of one delegation; every member is looked up, and charged, for every action.
 pub const DELEGATION_HOPS_MAX: usize = 8;
 
-/// Most messages that wait in one inbox. A recipient that reads none of them is not there; whoever has more to say to it waits.
+/// Most messages that wait in one inbox. A recipient that reads none of them is not there; others wait until it is.
 pub const INBOX_MESSAGES_MAX: usize = 1024;
 
 /// Most messages of one sender that wait in one inbox: an eighth of it, so that one that floods leaves the others their places.

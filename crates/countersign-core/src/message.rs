@@ -102,7 +102,7 @@ pub enum NoRoom {
 }
 
 impl Unread {
-    /// Whether one more message finds room. The sender's own share is asked for first: whoever floods is told of that.
+    /// Whether one more message finds room. The sender's own share is asked for first: an agent that floods is told of that.
     ///
     /// # Errors
     /// What is full.
@@ -169,7 +169,7 @@ impl Inboxes {
         self.take(by, |id| messages.binary_search(&id).is_ok());
     }
 
-    /// Takes out what waits for an agent that an entry deletes: whoever is registered under its name later is not who was written to.
+    /// Takes out what waits for an agent that an entry deletes: an agent registered under its name later was not written to.
     pub fn close(&mut self, of: &AgentId, entry: u64) {
         self.take(of, |id| id.0 < entry);
     }

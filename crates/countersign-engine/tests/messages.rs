@@ -222,7 +222,7 @@ fn an_erased_message_keeps_its_place_over_restarts() {
 }
 
 #[test]
-fn whoever_is_no_longer_active_reads_nothing_and_is_sent_nothing() {
+fn an_agent_that_is_no_longer_active_reads_nothing_and_is_sent_nothing() {
     let mut world = World::new();
     let one = world.tell("ann", "ben", "one").unwrap();
     world.standing("ben", "revoked");

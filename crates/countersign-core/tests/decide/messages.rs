@@ -181,7 +181,7 @@ fn what_is_in_the_way_is_said_in_this_order() {
 }
 
 #[test]
-fn whoever_writes_to_everyone_leaves_the_others_room() {
+fn a_sender_that_writes_to_everyone_leaves_the_others_room() {
     let room = Unread::default();
     assert_eq!(room.check(), Ok(()));
     let of_sender = Unread { sent: SENDER_MESSAGES_MAX, ..room }.check().unwrap_err();

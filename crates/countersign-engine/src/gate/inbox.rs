@@ -19,8 +19,8 @@ use countersign_core::record::{Entry, Event};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 
-/// Most bytes of bodies of actions that are read for one page; one message is always read. Whoever follows an inbox and is slow to read
-/// has a page in memory.
+/// Most bytes of bodies of actions that are read for one page; one message is always read. A slow
+/// reader that follows its inbox has a page in memory.
 const PAGE_BYTES: usize = 256 << 10;
 
 /// A page of an inbox.

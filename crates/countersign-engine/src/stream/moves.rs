@@ -1,4 +1,4 @@
-//! Waiting for one effect or one inbox: whoever does is told when the entry that moved it is synced.
+//! Waiting for one effect or one inbox: a listener is told when the entry that moved it is synced.
 
 use countersign_core::call::EffectId;
 use countersign_core::decision::Verdict;
@@ -49,7 +49,7 @@ impl<K: Ord + Clone> Listeners<K> {
         Listening { to, number }
     }
 
-    /// Stops listening; without this, whoever waits for what never moves is kept for ever.
+    /// Stops listening; without this, one that waits for what never moves is kept for ever.
     pub fn cancel(&self, Listening { to, number }: Listening<K>) {
         let mut waiting = self.waiting.lock();
         if let Some(listeners) = waiting.listeners.get_mut(&to) {

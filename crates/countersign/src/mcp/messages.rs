@@ -83,7 +83,7 @@ impl GateClient {
             }
         }
         let mut result = Members::default();
-        // Whoever sent a message wrote what is in it: it is told as data, with the sender that the gate knows.
+        // Its sender wrote what is in a message: it is told as data, with the sender that the gate knows.
         result.set("content", raw(&json!([{"type": "text", "text": object.to_string()}])));
         result.set("structuredContent", raw(&object));
         Ok(with_object(result, &json!({"waiting": page.waiting})))

@@ -2,7 +2,7 @@
 //!
 //! One task writes one stream, and has one event ready at a time: a client that does not read holds up its own stream and nothing else,
 //! and its connection is cut when it has not read for as long as any answer may wait. There are only so many streams, of one agent and
-//! in all. A stream ends by itself after a while, so that whoever follows shows its signature again; then, as after every cut, what is
+//! in all. A stream ends by itself after a while, so that its reader shows its signature again; then, as after every cut, what is
 //! not acknowledged comes again.
 
 use super::{App, Caller, HttpError, received};

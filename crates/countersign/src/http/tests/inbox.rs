@@ -113,7 +113,7 @@ fn attack_another_agent_an_operator_or_no_one_reads_or_acknowledges_it() {
     assert_error(&send(&server, ADMIN, "GET", "/v1/inbox", &[], ""), 403, "not_authorised");
     let body = json!({"messages": [message]}).to_string();
     assert_error(&post(&server, ADMIN, "/v1/inbox/ack", &body), 403, "not_authorised");
-    // Whoever names itself is no one.
+    // A name alone is no one's.
     let named = ["Countersign-Agent: ben", JSON];
     assert_error(&server.send("GET", "/v1/inbox", &named[..1], b""), 401, "signature_missing");
     assert_error(&server.send("POST", "/v1/inbox/ack", &named, body.as_bytes()), 401, "signature_missing");
