@@ -144,7 +144,7 @@ pub const INBOX_PER_SENDER_MAX: usize = 128;
 /// Most messages of one sender that wait in all inboxes: one that writes to everyone leaves the others the gate's room.
 pub const SENDER_MESSAGES_MAX: usize = 16_384;
 
-/// Most messages that wait in all inboxes. Of each only its name, sender and place are in memory, less than 64 bytes.
+/// Most messages that wait in all inboxes. Of each only its name, sender and place are in memory, less than 32 bytes.
 pub const MESSAGES_MAX: usize = 1 << 21;
 
 /// Most messages that one acknowledgement names: all of an inbox. Its leaf lists them.

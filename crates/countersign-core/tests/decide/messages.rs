@@ -164,7 +164,7 @@ fn what_is_in_the_way_is_said_in_this_order() {
         mend(&mut world);
     }
     assert_eq!(world.verdict(), "message_quota_exceeded");
-    let own = world.state.inboxes.waiting_for(&agent("ben"))[0].id;
+    let own = world.state.inboxes.waiting_for(&agent("ben")).iter().next().unwrap().id;
     world.state.inboxes.acknowledge(&agent("ben"), &[own]);
     assert_eq!(world.verdict(), "committed", "one of its own was read");
     // An eighth each: who floods takes no one else's place, and only all together fill an inbox.
@@ -250,7 +250,7 @@ fn a_rejection_delivers_nothing_and_an_entry_says_what_it_delivers() {
         state.apply(&entry);
         assert_eq!(state.inboxes.len(), 1, "twice is once");
     }
-    assert_eq!(states[0].waiting_for(&agent("ben"))[0].id, MessageId(world.next_entry));
+    assert_eq!(states[0].waiting_for(&agent("ben")).iter().next().unwrap().id, MessageId(world.next_entry));
     assert!(states.windows(2).all(|pair| pair[0] == pair[1]), "whatever is left of the entry");
     // A payload without what the leaf says, or with what it does not.
     let silent = payload.replace(r#""delivers":["text","about"],"#, "");

@@ -14,7 +14,7 @@ use countersign_core::fence::check_holder;
 use countersign_core::identity::{Role, authorise, first_operator, role_to_feed};
 use countersign_core::limits::{BATCH_ACTIONS_MAX, GROUP_ACTIONS_MAX};
 use countersign_core::message::MessageId;
-use countersign_core::record::{Approved, Context, Decided, Entry, Event, Grouped, LeafIdentity};
+use countersign_core::record::{Approved, Context, Decided, Entry, Event, Grouped};
 use countersign_core::state::State;
 use countersign_core::value::Value;
 use std::sync::Arc;

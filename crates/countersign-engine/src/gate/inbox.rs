@@ -14,7 +14,7 @@ use countersign_core::fence::check_holder;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{ActionName, AgentId};
 use countersign_core::json::to_map;
-use countersign_core::message::{Message, MessageId, Waiting};
+use countersign_core::message::{Message, MessageId};
 use countersign_core::record::{Entry, Event};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct Received {
     /// When it was delivered, in ledger milliseconds.
     pub at_ms: u64,
     /// Who sent it.
-    pub from: Arc<AgentId>,
+    pub from: AgentId,
     /// How that is known.
     pub auth: &'static str,
     /// On whose behalf, root first and the sender last; empty where it was sent in its own right, or where that is erased.
@@ -98,31 +98,32 @@ impl Gate {
             let view = self.view();
             check_holder(&view.rest, agent, auth, now_ms).map_err(Refusal::from)?;
             let inbox = view.rest.inboxes.waiting_for(agent);
-            let first = after.map_or(0, |after| inbox.partition_point(|waiting| waiting.id <= after));
-            let rest = inbox.get(first..).unwrap_or_default();
-            let named: Vec<Waiting> = rest.iter().take(limit).cloned().collect();
-            (view.position, named, inbox.len(), rest.len() > limit)
+            let mut rest = inbox.iter().filter(|waiting| Some(waiting.id) > after);
+            let named: Vec<_> = rest.by_ref().take(limit).map(|waiting| (waiting.id, waiting.from.clone())).collect();
+            (view.position, named, inbox.len(), rest.next().is_some())
         };
         let mut read = Vec::with_capacity(named.len());
         let mut bytes = 0usize;
-        for waiting in named {
+        for (id, from) in named {
             if bytes >= PAGE_BYTES {
                 has_more = true;
                 break;
             }
-            let stored = self.sent(waiting)?;
+            let stored = self.sent(id, from)?;
             bytes = bytes.saturating_add(stored.body().map_or(0, str::len));
             read.push(stored);
         }
-        // Asked behind the reading: who was halted or revoked, or what was erased meanwhile, is not told.
+        // Asked behind the reading: who was halted or revoked, or what was erased or taken out meanwhile, is not told.
         let view = self.view();
         check_holder(&view.rest, agent, auth, now_ms).map_err(Refusal::from)?;
-        let messages = read.into_iter().map(|sent| sent.received(&view)).collect();
+        let inbox = view.rest.inboxes.waiting_for(agent);
+        let still = read.into_iter().filter(|sent| inbox.contains(sent.id));
+        let messages = still.map(|sent| sent.received(&view)).collect();
         Ok(InboxPage { position, messages, has_more, waiting })
     }
 
-    fn sent(&self, waiting: Waiting) -> Result<Sent, LogError> {
-        let entry = self.entry(waiting.id.0)?;
+    fn sent(&self, id: MessageId, from: AgentId) -> Result<Sent, LogError> {
+        let entry = self.entry(id.0)?;
         // An approval executes what was parked, and who sent that is in the entry that parked it.
         let review = match &entry.event {
             Event::Approval(approved) => Some(approved.shown.review.0),
@@ -130,13 +131,14 @@ impl Gate {
             _ => None,
         };
         let parked = review.map(|review| self.entry(review)).transpose()?;
-        Ok(Sent { waiting, entry, parked })
+        Ok(Sent { id, from, entry, parked })
     }
 }
 
 /// A message as the log has it.
 struct Sent {
-    waiting: Waiting,
+    id: MessageId,
+    from: AgentId,
     entry: Arc<Entry>,
     /// The entry that parked it, where a person had to decide.
     parked: Option<Arc<Entry>>,
@@ -182,7 +184,7 @@ impl Sent {
         let members = || -> Box<dyn Iterator<Item = &AgentId> + '_> {
             match action {
                 Some(action) => Box::new(action.members()),
-                None => Box::new(std::iter::once(&*self.waiting.from)),
+                None => Box::new(std::iter::once(&self.from)),
             }
         };
         let content = match (message, self.body(), &pact) {
@@ -197,9 +199,9 @@ impl Sent {
             _ => self.asked().auth.as_str(),
         };
         Received {
-            id: self.waiting.id,
+            id: self.id,
             at_ms: self.entry.time_ms,
-            from: Arc::clone(&self.waiting.from),
+            from: self.from.clone(),
             auth,
             chain: action
                 .and_then(|it| it.chain.as_ref())

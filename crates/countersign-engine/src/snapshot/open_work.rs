@@ -13,7 +13,7 @@ use countersign_core::fence::{Claim, ClaimId, Fences};
 use countersign_core::halt::{Halt, Halts, Scope};
 use countersign_core::hex;
 use countersign_core::ids::{AgentId, FactId, IdError};
-use countersign_core::message::{Inboxes, Waiting};
+use countersign_core::message::{Inbox, Inboxes, Waiting};
 use countersign_core::record::{Entry, Leaf};
 use countersign_core::review::{Ended, Reviews};
 use countersign_core::state::HeldFeed;
@@ -320,11 +320,11 @@ fn read_held(line: &[u8]) -> Result<(u64, HeldFeed), String> {
 }
 
 /// The messages that wait for one recipient: the entry of each, and who sent it.
-fn write_inbox(out: &mut Canonical, to: &AgentId, inbox: &[Waiting]) {
+fn write_inbox(out: &mut Canonical, to: &AgentId, inbox: Inbox<'_>) {
     out.open('{');
     out.key("messages");
     out.open('[');
-    for Waiting { id, from } in inbox {
+    for Waiting { id, from } in inbox.iter() {
         out.element();
         out.open('[');
         out.element();

@@ -9,7 +9,7 @@ use countersign_core::fence::{Claim, ClaimId};
 use countersign_core::halt::{Halt, Scope};
 use countersign_core::identity::{Holder, KeyName};
 use countersign_core::ids::{AgentId, FactId, PactName};
-use countersign_core::message::Waiting;
+use countersign_core::message::Inbox;
 use countersign_core::pact::Pact;
 use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::state::{HeldFeed, PublishError, ReadState as _, State};
@@ -132,7 +132,7 @@ impl View {
     }
 
     /// The messages that wait for an agent, oldest first.
-    pub fn waiting_for(&self, agent: &AgentId) -> &[Waiting] {
+    pub fn waiting_for(&self, agent: &AgentId) -> Inbox<'_> {
         self.rest.inboxes.waiting_for(agent)
     }
 

@@ -126,7 +126,7 @@ impl App {
                 let _ = moved.send(());
             };
             let listening = self.gate.arrivals().once(caller.name.clone(), Box::new(told));
-            let has_come = self.gate.view().waiting_for(&caller.name).last().is_some_and(|last| Some(last.id) > after);
+            let has_come = self.gate.view().waiting_for(&caller.name).last().is_some_and(|last| Some(last) > after);
             if has_come || tokio::time::timeout_at(until, moves).await.is_err() {
                 self.gate.arrivals().cancel(listening);
                 return true;

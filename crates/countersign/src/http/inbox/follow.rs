@@ -140,7 +140,7 @@ impl Following {
         if !self.withheld.is_empty() {
             let view = self.app.gate.view();
             let inbox = view.waiting_for(&self.caller.name);
-            self.withheld.retain(|id| inbox.binary_search_by_key(id, |waiting| waiting.id).is_ok());
+            self.withheld.retain(|id| inbox.contains(*id));
         }
         let limit = usize::try_from(PAGE_MAX).unwrap_or(usize::MAX);
         let first = self.withheld.first().map(|first| MessageId(first.0.saturating_sub(1)));

@@ -1,6 +1,8 @@
 //! Inboxes over the wire: read by their owner alone, page by page or as a stream; acknowledged once, however often; and what becomes of
 //! readers and senders that are halted, revoked or erased in between.
 
+mod attacks;
+
 use super::signed::{ADMIN, AGENT, JSON, identified, lines, name, nonce, now_s, post, put, send, signable};
 use super::*;
 use countersign_signature::sign;
