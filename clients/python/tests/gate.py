@@ -54,7 +54,8 @@ class Gate:
         self.url = ""
         self._server: Served | None = None
         self.must("init", "--origin", ORIGIN, "--data", "data", "--admin-key", "admin.key")
-        for pact in (ROOT / "examples/billing.toml", Path(__file__).parent / "payouts.toml"):
+        tests = Path(__file__).parent
+        for pact in (ROOT / "examples/billing.toml", tests / "payouts.toml", tests / "office.toml"):
             self.admin("pact", "publish", str(pact))
         for name, role in (("refund-1", "refunder"), ("fraud-1", "fraud"), ("lead", "refunder"), ("helper", "helper")):
             self.admin("agent", "new", name, "--org", "acme", "--role", role, "--trust", "700")

@@ -53,7 +53,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
             (shape.collect)(&mut schemas);
         }
         for answer in route.answers {
-            if let Content::Json(shape) = answer.content {
+            if let Content::Json(shape) | Content::JsonOrEvents(shape) = answer.content {
                 (shape.collect)(&mut schemas);
             }
         }

@@ -25,6 +25,7 @@ mod effects;
 pub mod error;
 mod facts;
 mod ledger;
+mod messages;
 mod pacts;
 mod reviews;
 pub mod routes;
@@ -53,6 +54,7 @@ pub use ledger::{
     ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, Health,
     KeptEntry, LogKeyRotated, LogKeyRotation, Ready, ReceiptResponse,
 };
+pub use messages::{AcknowledgeRequest, Acknowledged, InboxPage, MessageWithheld, ReceivedMessage};
 pub use pacts::{PactChecked, PactList, PactPublished, PactResponse, PactSummary};
 pub use reviews::{
     ApproveRequest, RefuseRequest, Refused, ReviewFact, ReviewList, ReviewReading, ReviewShown, ReviewSummary,

@@ -185,6 +185,8 @@ pub struct Answer {
 pub enum Content {
     /// JSON of a type of this crate.
     Json(Shape),
+    /// The same; or, where `Accept` asks for that, server-sent events.
+    JsonOrEvents(Shape),
     /// An OpenAPI document.
     OpenApi,
     /// Plain text.

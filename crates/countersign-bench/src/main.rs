@@ -20,6 +20,7 @@ mod gate;
 mod http;
 mod log;
 mod mcp;
+mod messages;
 mod outside;
 mod parts;
 mod postgres;
@@ -81,6 +82,8 @@ enum Part {
     Batch,
     /// Calls to a sink, directly and through the gate.
     Effects,
+    /// Messages between agents: sent, read and acknowledged.
+    Messages,
     /// Calls of MCP tools, directly and through the gateway.
     Mcp,
     /// A million entries: verify, audit, open again.

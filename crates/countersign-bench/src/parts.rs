@@ -2,7 +2,7 @@
 
 use super::report::{self, Report};
 use super::workload::Bench;
-use super::{Part, REST, effects, floor, gate, http, log, mcp, outside, postgres, rest};
+use super::{Part, REST, effects, floor, gate, http, log, mcp, messages, outside, postgres, rest};
 use anyhow::{Context as _, Result};
 use std::path::Path;
 
@@ -24,6 +24,9 @@ const BATCHES: u64 = 4_000;
 
 /// Calls to a sink.
 const CALLS: u64 = 20_000;
+
+/// Messages between agents.
+const MESSAGES: u64 = 200_000;
 
 /// How long the floor runs in one round.
 const FLOOR_SECONDS: f64 = 0.1;
@@ -65,6 +68,11 @@ pub fn measure(dir: &Path, report: &mut Report, wants: impl Fn(Part) -> bool) ->
         report.put("sink_p50_us", effects.direct_p50_us);
         report.put("effect_single_p50_us", effects.single_p50_us);
         report.put("sink_single_p50_us", effects.single_direct_p50_us);
+    }
+    if wants(Part::Messages) {
+        said("messages, sent, read and acknowledged");
+        rest();
+        report.put("message_per_s", messages::per_second(&dir.join("messages"), MESSAGES)?);
     }
     if wants(Part::Mcp) {
         for over in [mcp::bank::Over::Stdio, mcp::bank::Over::Http] {

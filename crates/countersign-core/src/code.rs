@@ -80,6 +80,12 @@ pub enum Code {
     EffectInvalid,
     /// As many calls are under way as are kept.
     TooManyEffects,
+    /// The recipient of a message is not an active agent.
+    RecipientNotActive,
+    /// The sender has as many messages waiting as it may.
+    MessageQuotaExceeded,
+    /// As many messages wait as an inbox, or the gate, keeps.
+    InboxFull,
     /// Another call had the turn at the server for too long.
     TurnHeld,
     /// A reading that the write rests on could not be made again.
@@ -109,7 +115,7 @@ pub enum Next {
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 46] = [
         Self::UnknownPact,
         Self::Halted,
         Self::UnknownAction,
@@ -146,6 +152,9 @@ impl Code {
         Self::BudgetExceeded,
         Self::EffectInvalid,
         Self::TooManyEffects,
+        Self::RecipientNotActive,
+        Self::MessageQuotaExceeded,
+        Self::InboxFull,
         Self::TurnHeld,
         Self::ReadingUnread,
         Self::ReadingChanged,
@@ -181,6 +190,7 @@ impl Code {
             | Self::ReadingChanged
             | Self::PreconditionFailed
             | Self::EffectInvalid
+            | Self::RecipientNotActive
             | Self::ApprovalOutdated
             | Self::GroupRejected => Next::Change,
             Self::FactClaimed
@@ -188,6 +198,8 @@ impl Code {
             | Self::TooManyReviews
             | Self::BudgetExceeded
             | Self::TooManyEffects
+            | Self::MessageQuotaExceeded
+            | Self::InboxFull
             | Self::TurnHeld
             | Self::ReadingUnread => Next::Later,
             Self::UnknownPact
@@ -251,6 +263,9 @@ impl Code {
             Self::BudgetExceeded => "budget_exceeded",
             Self::EffectInvalid => "effect_invalid",
             Self::TooManyEffects => "too_many_effects",
+            Self::RecipientNotActive => "recipient_not_active",
+            Self::MessageQuotaExceeded => "message_quota_exceeded",
+            Self::InboxFull => "inbox_full",
             Self::SelfApproval => "self_approval",
             Self::ApprovalExpired => "approval_expired",
             Self::ApprovalOutdated => "approval_outdated",

@@ -9,6 +9,7 @@ mod approve;
 mod bind;
 mod call;
 mod delegation;
+mod deliver;
 mod effects;
 mod explain;
 mod fences;
@@ -26,6 +27,7 @@ pub use approve::{Approval, Void, approve, show};
 pub use bind::{bind, bind_by_schema};
 pub use call::{external_read, percent_encoded, target};
 pub use delegation::stranger;
+pub use deliver::{Withheld, withheld};
 pub use group::{GroupBlocked, Grouping, decide_group, not_groupable};
 pub use judge::{ReadyToSend, external_fact, judge};
 pub(crate) use readings::{readings_in, rested_on};
@@ -42,6 +44,7 @@ use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::ids::{AgentId, FactId, PactName};
 use crate::limits::REVIEW_EXPIRES_MS;
+use crate::message::{Message, Unread};
 use crate::pact::{ActionType, Mode, OnFail, Pact};
 use crate::reason::{Drift, Reason, RuleFailure, Unusable};
 use crate::review::Reviews;
@@ -75,6 +78,8 @@ pub trait Snapshot {
     fn fences(&self) -> &Fences;
     /// Whether no more effects of an agent can be under way.
     fn effects_at_capacity(&self, agent: &AgentId) -> bool;
+    /// How many messages wait, as far as one more from this sender to this recipient asks.
+    fn unread(&self, from: &AgentId, to: &AgentId) -> Unread;
 }
 
 /// Which of its decisions an action is at.
@@ -186,6 +191,8 @@ struct Deciding<'a> {
     readings: Vec<(SmolStr, Result<Attributes, Unusable>)>,
     /// The facts that the call changes, as its pact says.
     changed: Vec<Resolved<'a>>,
+    /// The recipient of the message that it sends.
+    recipient: Option<Resolved<'a>>,
     /// Whether `allow` was found to hold, on what no fact that is read can change.
     is_allowed: bool,
 }
@@ -212,6 +219,7 @@ impl<'a> Deciding<'a> {
             reads: Vec::with_capacity(kind.reads.len()),
             readings: Vec::new(),
             changed: Vec::new(),
+            recipient: None,
             is_allowed: false,
         }
     }
@@ -237,10 +245,10 @@ impl<'a> Deciding<'a> {
         };
         let effects = standing.and_then(|()| self.verdict(&inputs).map_err(Stopped::rejected));
         match effects {
-            Ok((verdict, writes)) => {
+            Ok(Effects { verdict, writes, message }) => {
                 let is_due = !matches!(&verdict, Verdict::InFlight(it) if matches!(**it, InFlight::Cooling { .. }));
                 let mut decision = self.decision(pact, verdict);
-                decision.writes = writes;
+                (decision.writes, decision.message) = (writes, message);
                 decision.charges = if is_due { self.charges() } else { Vec::new() };
                 decision.waived_by = self.waived(&inputs).map(Box::new);
                 decision.shadowed = shadowed;
@@ -264,11 +272,14 @@ impl<'a> Deciding<'a> {
     }
 
     /// What follows when everything holds, and what is written with it.
-    fn verdict(&self, inputs: &Inputs<'_>) -> Result<(Verdict, Vec<Write>), Reason> {
-        let writes = self.effects(inputs)?;
+    fn verdict(&self, inputs: &Inputs<'_>) -> Result<Effects, Reason> {
+        let (writes, message) = (self.effects(inputs)?, self.message()?);
         match &self.kind.call {
-            None => Ok((Verdict::Committed, writes)),
-            Some(rule) => Ok((Verdict::InFlight(Box::new(self.in_flight(rule, writes, inputs)?)), Vec::new())),
+            None => Ok(Effects { verdict: Verdict::Committed, writes, message }),
+            Some(rule) => {
+                let verdict = Verdict::InFlight(Box::new(self.in_flight(rule, writes, inputs)?));
+                Ok(Effects { verdict, writes: Vec::new(), message: None })
+            }
         }
     }
 
@@ -371,9 +382,14 @@ impl<'a> Deciding<'a> {
         Decision {
             verdict,
             pact: Some(pact),
-            reads: agents.chain(self.reads.iter().map(read)).chain(session).collect(),
+            reads: agents
+                .chain(self.reads.iter().map(read))
+                .chain(self.recipient_read().map(read))
+                .chain(session)
+                .collect(),
             writes: Vec::new(),
             charges: Vec::new(),
+            message: None,
             gap_ms,
             shadowed: None,
             waived_by: None,
@@ -420,6 +436,13 @@ impl Source for Deciding<'_> {
     }
 }
 
+/// What follows when everything holds.
+struct Effects {
+    verdict: Verdict,
+    writes: Vec<Write>,
+    message: Option<Message>,
+}
+
 /// A blocked action, and whether a person may still let it pass.
 struct Stopped {
     blocked: Reason,
@@ -440,7 +463,8 @@ impl Decision {
     /// The same on what it read, but rejected: nothing is written or charged.
     fn rejected(self, blocked: Reason) -> Self {
         let verdict = Verdict::Rejected(blocked);
-        Self { verdict, writes: Vec::new(), charges: Vec::new(), waived_by: None, shadowed: None, ..self }
+        let (writes, charges) = (Vec::new(), Vec::new());
+        Self { verdict, writes, charges, message: None, waived_by: None, shadowed: None, ..self }
     }
 
     /// A rejection before anything was read.
@@ -451,6 +475,7 @@ impl Decision {
             reads: Vec::new(),
             writes: Vec::new(),
             charges: Vec::new(),
+            message: None,
             gap_ms: None,
             shadowed: None,
             waived_by: None,

@@ -5,6 +5,7 @@ use crate::canonical::Canonical;
 use crate::effect::Context;
 use crate::fence::Fenced;
 use crate::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
+use crate::message::Message;
 use crate::reason::Reason;
 use crate::value::Attributes;
 use smol_str::SmolStr;
@@ -23,6 +24,8 @@ pub struct Decision {
     pub writes: Vec<Write>,
     /// The budgets to charge; empty unless committed or dispatched.
     pub charges: Vec<Charge>,
+    /// The message that it delivers; none unless committed.
+    pub message: Option<Message>,
     /// Time since the oldest observation that the action relied on; `None` without one.
     pub gap_ms: Option<u64>,
     /// In shadow mode, what enforcement would have answered.

@@ -8,7 +8,7 @@ use crate::decision::PactRef;
 use crate::expression::{Base, Expression, Input, Mention, Source};
 use crate::fence::{Claim, may_claim};
 use crate::ids::{ActionName, AgentId, FactId, FactType};
-use crate::pact::{ActionType, SendRule, TemplatePart};
+use crate::pact::{ActionType, Read, SendRule, TemplatePart};
 use crate::session::{READING, SESSION};
 use crate::state::ReadState;
 use crate::value::{Attributes, Value};
@@ -268,12 +268,14 @@ impl<'a> Disclosure<'a> {
             return reads.to_vec();
         };
         let reads = reads.get(at + 1..).unwrap_or_default();
-        let of_kind = kind.filter(|kind| {
-            let same = |(read, id): (&crate::pact::Read, &FactId)| read.ty == *id.ty();
-            reads.len() <= kind.reads.len() && kind.reads.iter().zip(reads).all(same)
+        // The recipient of a message comes last, where it is not read as something else already.
+        let named = kind.map(|kind| kind.reads.iter().chain(kind.deliver.iter().map(|deliver| &deliver.to)).collect());
+        let named = named.filter(|named: &Vec<&Read>| {
+            let same = |(read, id): (&&Read, &FactId)| read.ty == *id.ty();
+            reads.len() <= named.len() && named.iter().zip(reads).all(same)
         });
-        let is_hidden = |at: usize| match of_kind {
-            Some(kind) => kind.reads.get(at).is_none_or(|read| {
+        let is_hidden = |at: usize| match &named {
+            Some(named) => named.get(at).is_none_or(|read| {
                 read.template.iter().any(|part| match part {
                     TemplatePart::Attribute { read, attribute, .. } => {
                         reads.get(*read).is_none_or(|from| !self.shows(from, attribute))

@@ -156,6 +156,7 @@ pub fn kept_for_ever(kind: Kind, identity: Option<LeafIdentity>) -> Option<&'sta
         // Once the session is closed, nothing rests on them.
         Kind::Session | Kind::Reading => None,
         Kind::Batch => Some("it holds the signature of a batch of actions, and nothing that they say"),
+        Kind::Acknowledgement => Some("it names messages by their numbers and holds nothing else"),
         Kind::Expiry => Some("it names a review by its number and holds nothing else"),
         Kind::Extension | Kind::Withdrawal => Some("it names a claim by its number and holds nothing else"),
         Kind::Pact => Some("it holds a pact, which every decision under it rests on"),

@@ -241,6 +241,10 @@ impl FactId {
     pub fn of_agent(agent: &AgentId) -> Self {
         Self { ty: FactType(SmolStr::new_static("Agent")), id: agent.0.clone() }
     }
+    /// The agent whose own entity it is.
+    pub fn as_agent(&self) -> Option<AgentId> {
+        (self.ty.as_str() == "Agent").then(|| AgentId(self.id.clone()))
+    }
     /// The fact of an operator.
     pub fn of_operator(operator: &AgentId) -> Self {
         Self { ty: FactType(SmolStr::new_static("Operator")), id: operator.0.clone() }

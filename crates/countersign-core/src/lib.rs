@@ -38,6 +38,7 @@ pub mod identity;
 pub mod ids;
 pub mod json;
 pub mod limits;
+pub mod message;
 pub mod node;
 pub mod pact;
 pub mod reason;

@@ -135,6 +135,21 @@ pub const CHAIN_BYTES_MAX: usize = 32 * 1024;
 /// Most hops of one delegation; every member is looked up, and charged, for every action.
 pub const DELEGATION_HOPS_MAX: usize = 8;
 
+/// Most messages that wait in one inbox. A recipient that reads none of them is not there; others wait until it is.
+pub const INBOX_MESSAGES_MAX: usize = 1024;
+
+/// Most messages of one sender that wait in one inbox: an eighth of it, so that one that floods leaves the others their places.
+pub const INBOX_PER_SENDER_MAX: usize = 128;
+
+/// Most messages of one sender that wait in all inboxes: one that writes to everyone leaves the others the gate's room.
+pub const SENDER_MESSAGES_MAX: usize = 16_384;
+
+/// Most messages that wait in all inboxes. Of each only its name, sender and place are in memory, less than 32 bytes.
+pub const MESSAGES_MAX: usize = 1 << 21;
+
+/// Most messages that one acknowledgement names: all of an inbox. Its leaf lists them.
+pub const ACKNOWLEDGED_MAX: usize = INBOX_MESSAGES_MAX;
+
 /// Most claims that stand at a time; all are kept in memory and in every snapshot.
 pub const CLAIMS_MAX: usize = 4096;
 

@@ -11,6 +11,7 @@ pub mod catalogue;
 pub mod changes;
 mod check;
 mod claims;
+mod deliver;
 pub mod diagnostic;
 pub mod export;
 pub mod external;
@@ -29,6 +30,7 @@ mod template;
 pub mod tool_source;
 mod writes;
 
+pub use deliver::DeliverRule;
 pub use external::{
     AsRead, Atomicity, BodyRule, CallRule, Changes, FactSource, IdPart, ProbeRule, SendRule, SourceRead, TextPart,
     VersionRule,
@@ -156,6 +158,8 @@ pub struct ActionType {
     pub writes: Vec<WriteRule>,
     /// What it calls outside.
     pub call: Option<CallRule>,
+    /// The message that it delivers.
+    pub deliver: Option<DeliverRule>,
     /// What its call changes, where that is declared.
     pub changes: Option<Changes>,
     /// What it rests on, where it is guarded as read.
@@ -210,7 +214,8 @@ impl ActionType {
     /// Every attribute that decides whether it happens, which facts it reads, what it writes or what it sends. An approval is
     /// good only while all of them are as they were shown.
     pub(crate) fn attributes(&self) -> impl Iterator<Item = (Base, &SmolStr)> {
-        let templates = self.reads.iter().flat_map(|read| &read.template).filter_map(|part| match part {
+        let named = self.reads.iter().chain(self.deliver.iter().map(|deliver| &deliver.to));
+        let templates = named.flat_map(|read| &read.template).filter_map(|part| match part {
             TemplatePart::Attribute { read, attribute, .. } => Some((Base::Read(*read), attribute)),
             TemplatePart::Literal(_) | TemplatePart::Param { .. } => None,
         });

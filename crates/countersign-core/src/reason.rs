@@ -4,17 +4,20 @@
 //! someone makes the sentence then (`words`), from what that reader may see (`withhold`). So a better wording changes no byte of
 //! any ledger, and nothing has to be cut out of a text.
 
+mod crowded;
 mod failed;
+mod readings;
 mod unusable;
 mod withhold;
 mod words;
 
+pub use crowded::Crowded;
+pub use failed::{About, Condition, Expected, FailedPrecondition, FailedRead, LastChange, Why};
+pub use readings::{ChangedReading, ReadingRef, UnreadReading};
+pub use unusable::{Unusable, UnusableReading};
 pub use words::{NEW_SESSION, RESOLVED_BY, resolving};
 
-pub use failed::{About, Condition, Expected, FailedPrecondition, FailedRead, LastChange, Why};
-pub use unusable::{Unusable, UnusableReading};
-
-use crate::call::{EffectId, Found};
+use crate::call::EffectId;
 use crate::canonical::Canonical;
 use crate::code::Code;
 use crate::expression::EvalError;
@@ -22,7 +25,7 @@ use crate::fact::Written;
 use crate::fence::{self, ClaimId};
 use crate::halt::Scope;
 use crate::identity::KeyName;
-use crate::ids::{ActionName, AgentId, Digest, FactId, FactType, IdError, PactName};
+use crate::ids::{ActionName, AgentId, FactId, FactType, IdError, PactName};
 use crate::session::{HeldTurn, SessionId, SessionName};
 use crate::value::Value;
 use serde::{Deserialize, Serialize};
@@ -139,6 +142,12 @@ pub enum Reason {
     EffectInvalid { why: EffectProblem },
     /// As many calls are in flight as are kept.
     TooManyEffects,
+    /// The recipient of a message is not an active agent. Whether there is one of this name is not said.
+    RecipientNotActive { to: AgentId },
+    /// The sender has as many messages waiting as it may: in this inbox, or in all.
+    MessageQuotaExceeded(Crowded),
+    /// As many messages wait as the recipient's inbox, or all together, keep.
+    InboxFull(Crowded),
     /// Another call had the turn for longer than a write waits for it.
     TurnHeld { held: Box<HeldTurn> },
     /// Readings that could not be made again right before the call.
@@ -153,42 +162,6 @@ pub enum Reason {
     ApprovalOutdated { drift: Box<Drift> },
     /// Another action of its atomic group was rejected: the one at this place, from 1. Told to agents, and never recorded.
     GroupRejected { failed: u64, entry: u64 },
-}
-
-/// A reading, as a reason names it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReadingRef {
-    pub fact: FactId,
-    /// The server.
-    pub upstream: SmolStr,
-    pub tool: SmolStr,
-}
-
-/// A reading that could not be made again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnreadReading {
-    #[serde(flatten)]
-    pub reading: ReadingRef,
-    /// Why; none where it was not made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<Box<Found>>,
-}
-
-/// A reading that reads differently.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChangedReading {
-    #[serde(flatten)]
-    pub reading: ReadingRef,
-    /// The digest that the write rests on; none where it rests on two that differ.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<Digest>,
-    /// The digest that was read.
-    pub after: Digest,
-    /// Whether what it reads now counts as read by the agent, because the difference is told in full.
-    pub told: bool,
-    /// Where it differs whenever it is read.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub volatile: Vec<SmolStr>,
 }
 
 /// Why an action cannot be part of an atomic group.
@@ -573,6 +546,9 @@ impl Reason {
             Self::BudgetExceeded { .. } => Code::BudgetExceeded,
             Self::EffectInvalid { .. } => Code::EffectInvalid,
             Self::TooManyEffects => Code::TooManyEffects,
+            Self::RecipientNotActive { .. } => Code::RecipientNotActive,
+            Self::MessageQuotaExceeded(_) => Code::MessageQuotaExceeded,
+            Self::InboxFull(_) => Code::InboxFull,
             Self::SelfApproval { .. } => Code::SelfApproval,
             Self::ApprovalExpired { .. } => Code::ApprovalExpired,
             Self::ApprovalOutdated { .. } => Code::ApprovalOutdated,

@@ -36,6 +36,7 @@ use crate::fence::ClaimId;
 use crate::halt::Scope;
 use crate::identity::Auth;
 use crate::ids::{ActionId, AgentId, FactId, Tag};
+use crate::message::MessageId;
 use crate::pact::Pact;
 use crate::reason::Reason;
 use crate::review::{ReviewId, Shown};
@@ -142,6 +143,11 @@ pub enum Event {
     Dispatch(Box<Dispatch>),
     /// A call came to an outcome.
     Settle(Box<Settle>),
+    /// An agent acknowledged messages: they are not delivered again.
+    Acknowledgement {
+        /// The messages, ascending; all of them waited for it.
+        messages: Vec<MessageId>,
+    },
     /// An agent announced a change.
     Claim {
         facts: Vec<FactId>,
@@ -230,6 +236,8 @@ pub struct Done {
     pub writes: Vec<Write>,
     /// What it charged.
     pub charges: Vec<Charge>,
+    /// Whom it delivered a message to.
+    pub to: Option<AgentId>,
 }
 
 /// The second decision on an effect that was cooling.

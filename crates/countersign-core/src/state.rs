@@ -22,6 +22,7 @@ use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::identity::{Auth, Keys, is_held_by_gateway};
 use crate::ids::{AgentId, FactId, FactType, PactName, Tag};
+use crate::message::{Inboxes, Unread};
 use crate::pact::budgets::named::disagreements;
 use crate::pact::catalogue::Catalogue;
 use crate::pact::diagnostic::Disagreement;
@@ -62,6 +63,8 @@ pub struct State {
     pub held: BTreeMap<u64, HeldFeed>,
     /// The entries whose payloads an erasure names. Nothing of them is shown any more, whatever the disk holds.
     pub erased: EntrySet,
+    /// The messages that wait for their recipients.
+    pub inboxes: Inboxes,
 }
 
 /// Everything that a state is made of. Whoever keeps states takes this apart without `..`, so that a new part does not compile until
@@ -96,6 +99,8 @@ pub struct Parts<'a> {
     pub held: &'a BTreeMap<u64, HeldFeed>,
     /// See [`State::erased`].
     pub erased: &'a EntrySet,
+    /// See [`State::inboxes`].
+    pub inboxes: &'a Inboxes,
 }
 
 impl State {
@@ -115,6 +120,7 @@ impl State {
             effects,
             held,
             erased,
+            inboxes,
         } = self;
         let (next_entry, version_floor) = (*next_entry, *version_floor);
         Parts {
@@ -132,6 +138,7 @@ impl State {
             effects,
             held,
             erased,
+            inboxes,
         }
     }
 }
@@ -380,5 +387,8 @@ impl Snapshot for State {
     }
     fn effects_at_capacity(&self, agent: &AgentId) -> bool {
         self.effects.is_full_for(agent)
+    }
+    fn unread(&self, from: &AgentId, to: &AgentId) -> Unread {
+        self.inboxes.unread(from, to)
     }
 }

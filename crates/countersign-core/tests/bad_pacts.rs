@@ -5,6 +5,7 @@
 
 use countersign_core::pact::diagnostic::{Diagnostic, Severity};
 use countersign_core::pact::load::load;
+use countersign_core::pact::manifest::manifest;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -139,6 +140,8 @@ params = { type = "object", additionalProperties = false, required = ["account"]
              [\"context.account\"] }] }\n",
         ),
         ("a tool", "call = { mcp = \"bank\", tool = \"pay\" }\n"),
+        ("a write beside a message", "set = { balance = \"0\" }\ndeliver = { to = \"ben\", body = [\"account\"] }\n"),
+        ("a deletion beside a message", "delete = [\"resource\"]\ndeliver = { to = \"ben\", body = [\"account\"] }\n"),
         ("shadow mode", "mode = \"shadow\"\nset = { balance = \"0\" }\n"),
     ];
     for (what, effect) in effects {
@@ -148,6 +151,10 @@ params = { type = "object", additionalProperties = false, required = ["account"]
         let said: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
         assert!(said.iter().any(|said| said.contains("has no precondition")), "{what}: {said:?}");
     }
+    // Of a message alone the gate itself asks, and documents, that its recipient is there and has room.
+    let message = format!("{head}deliver = {{ to = \"ben\", body = [\"account\"] }}\n");
+    let manifest = manifest(&load(&message).unwrap().pact);
+    assert!(manifest.contains("| `recipient` |"), "{manifest}");
 }
 
 fn show(out: &mut String, source: &str, problem: &Diagnostic) {

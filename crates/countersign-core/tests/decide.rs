@@ -9,6 +9,7 @@ mod edges;
 mod explaining;
 mod external;
 mod group;
+mod messages;
 mod precedence;
 mod properties;
 mod readings;

@@ -10,6 +10,7 @@ use countersign_core::fence::ClaimId;
 use countersign_core::halt::Scope;
 use countersign_core::identity::{Auth, BatchDigests, KeyName, Signed};
 use countersign_core::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
+use countersign_core::message::MessageId;
 use countersign_core::pact::load::load;
 use countersign_core::reason::Reason;
 use countersign_core::record::{
@@ -163,6 +164,7 @@ fn events() -> Vec<Event> {
         },
         Event::Extension { claim: ClaimId(2), expires_at_ms: 9 },
         Event::Withdrawal { claim: ClaimId(2) },
+        Event::Acknowledgement { messages: vec![MessageId(1), MessageId(2)] },
         Event::Action(Box::new(Decided { action: Box::new(action), decision })),
         Event::Erasure { entries: vec![1], forgotten: Vec::new(), reason: "asked for".into() },
         Event::Clock { wall_ms: 7, confirmed: true },
@@ -225,6 +227,7 @@ fn is_listed(event: &Event) -> bool {
         | Event::Settle(_)
         | Event::Claim { .. }
         | Event::Extension { .. }
+        | Event::Acknowledgement { .. }
         | Event::Withdrawal { .. } => true,
         Event::Pact(_)
         | Event::Feed { .. }

@@ -14,6 +14,7 @@ use countersign_core::halt::{HaltError, Scope};
 use countersign_core::identity::{Auth, Holder, KeyName, NoAuthority, Role, role_to_feed};
 use countersign_core::ids::{ActionId, AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
+use countersign_core::message::{AcknowledgeRefusal, MessageId};
 use countersign_core::pact::Pact;
 use countersign_core::record::{Entry, Judged};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
@@ -143,6 +144,14 @@ pub enum Request {
         auth: Auth,
         claim: ClaimId,
     },
+    /// Acknowledge messages: they are not delivered again.
+    Acknowledge {
+        /// The agent.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        messages: Vec<MessageId>,
+    },
     /// Decide an effect again that has cooled. The gate's own.
     Dispatch { effect: EffectId },
     /// Decide an effect whose readings were read again. The gate's own.
@@ -207,6 +216,7 @@ impl Request {
             | Self::Claim { .. }
             | Self::ExtendClaim { .. }
             | Self::WithdrawClaim { .. }
+            | Self::Acknowledge { .. }
             | Self::Dispatch { .. }
             | Self::DispatchAsRead(_)
             | Self::SettleAsRead { .. }
@@ -264,6 +274,7 @@ impl Request {
             | Self::Claim { .. }
             | Self::ExtendClaim { .. }
             | Self::WithdrawClaim { .. }
+            | Self::Acknowledge { .. }
             | Self::OpenSession { .. }
             | Self::FollowSession { .. }
             | Self::CloseSession { .. }
@@ -330,7 +341,7 @@ pub struct Settlement {
 pub enum Answer {
     /// The request became an entry.
     Entered(Entered),
-    /// The action was decided before, under the same idempotency key, in this entry.
+    /// The action was decided before, under the same idempotency key, in this entry; or nothing was left to do, as of this entry.
     Repeated(u64),
     /// Of several actions, what each came to, in their order. A group that was rejected is `Entered`, as a whole.
     Many(Vec<Result<Answer, Refusal>>),
@@ -444,6 +455,9 @@ pub enum Refusal {
     /// The session is not there, or cannot take it.
     #[error(transparent)]
     Session(#[from] SessionRefusal),
+    /// The acknowledgement names no messages, or too many.
+    #[error(transparent)]
+    Acknowledge(#[from] AcknowledgeRefusal),
     /// A call in flight relies on the fact, and the feed cannot be held.
     #[error("{fact} is fenced by a call in flight, and {why}")]
     Fenced {

@@ -6,6 +6,7 @@
 
 mod effects;
 mod feeds;
+mod inbox;
 mod many;
 mod sessions;
 mod waiting;
@@ -227,6 +228,9 @@ impl Sequencer {
             Request::ActMany(many) => self.act_many(batch, keys, (*many, &known), reply, now_ms),
             Request::Claim { .. } | Request::ExtendClaim { .. } | Request::WithdrawClaim { .. } => {
                 self.claim(batch, request, reply, now_ms);
+            }
+            Request::Acknowledge { by, auth, messages } => {
+                self.acknowledge(batch, (by, auth), &messages, reply, now_ms)
             }
             Request::Dispatch { effect } => self.dispatch(batch, effect, reply, now_ms, None),
             Request::DispatchAsRead(request) => self.dispatch_as_read(batch, *request, reply, now_ms),

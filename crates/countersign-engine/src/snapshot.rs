@@ -74,6 +74,7 @@ pub fn take(from: &Source<'_>, between: &mut dyn FnMut()) -> Result<u64, Storage
             fences,
             effects,
             held,
+            inboxes,
             // The log has them.
             origin: _,
             next_entry: _,
@@ -90,6 +91,7 @@ pub fn take(from: &Source<'_>, between: &mut dyn FnMut()) -> Result<u64, Storage
             fences: fences.clone(),
             effects: effects.clone(),
             held: held.clone(),
+            inboxes: inboxes.clone(),
         };
         let pacts: Vec<_> = pacts.values().cloned().collect();
         let (erased, tree, key) = (erased.clone(), view.tree.clone(), log_keys.private());

@@ -7,11 +7,13 @@
 mod moves;
 
 pub(crate) use moves::effect_of;
-pub use moves::{Listener, Listening, Moves};
+use moves::moves_inboxes;
+pub use moves::{Arrivals, Listener, Listeners, Listening, Moves};
 
 use crate::gate::{LogError, StoredEntry};
 use crate::sequence::Sequenced;
 use crate::storage::{Log, ReadLog as _};
+use countersign_core::call::EffectId;
 use countersign_core::record::{Entry, Event};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use parking_lot::Mutex;
@@ -30,6 +32,7 @@ pub struct Stream {
     recent_bytes_max: usize,
     recent: Mutex<Recent>,
     moves: Moves,
+    arrivals: Arrivals,
 }
 
 #[derive(Default)]
@@ -52,12 +55,17 @@ impl Stream {
     /// Goes on from the end of a log.
     pub(crate) fn new(end: u64, recent_bytes_max: usize) -> Self {
         let recent = Mutex::new(Recent { end, ..Recent::default() });
-        Self { recent_bytes_max, recent, moves: Moves::default() }
+        Self { recent_bytes_max, recent, moves: Moves::default(), arrivals: Arrivals::default() }
     }
 
     /// Who is told when an effect moves.
     pub(crate) fn moves(&self) -> &Moves {
         &self.moves
+    }
+
+    /// Who is told when a message comes.
+    pub(crate) fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
     }
 
     /// A batch is synced and in the view; `bytes` is its length in the log.
@@ -84,7 +92,13 @@ impl Stream {
                 }
             }
         }
-        self.moves.tell(entries.iter().filter_map(|it| effect_of(&it.entry)));
+        let entries = || entries.iter().map(|it| &*it.entry);
+        let moved: Vec<EffectId> = entries().filter_map(effect_of).collect();
+        self.moves.tell(moved.iter());
+        match entries().any(moves_inboxes) {
+            true => self.arrivals.tell_all(),
+            false => self.arrivals.tell(entries().filter_map(|entry| Some(entry.delivery()?.to))),
+        }
     }
 
     /// One of the newest entries, if it is still in memory.

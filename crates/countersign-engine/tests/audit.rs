@@ -10,6 +10,7 @@ use countersign_core::fact::Version;
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest, FactId};
+use countersign_core::message::MessageId;
 use countersign_core::pact::load::load;
 use countersign_core::reason::Reason;
 use countersign_core::record::{Decided, Encoder, Event, Kind, Leaf};
@@ -179,6 +180,35 @@ fn effects(gate: &Gate) {
     gate.call(Request::Settle(Box::new(settlement))).unwrap();
 }
 
+/// A message, which its recipient acknowledges.
+fn message(gate: &Gate) {
+    let pact = r#"
+pact = "office"
+version = 1
+
+[action.tell]
+resource = 'Agent::"{to}"'
+allow = 'true'
+deliver = { to = "{to}", body = ["text"] }
+
+[action.tell.params]
+type = "object"
+additionalProperties = false
+required = ["to", "text"]
+properties.to = { type = "string" }
+properties.text = { type = "string" }
+"#;
+    gate.call(publish(pact)).unwrap();
+    let body = serde_json::json!({
+        "pact": "office", "action": "tell", "idempotency_key": format!("{:032}", 77),
+        "params": {"to": "writer", "text": "a note to itself"},
+    });
+    let writer = || AgentId::new("writer").unwrap();
+    let action = gate.admit(writer(), Auth::None, body.to_string().into()).unwrap();
+    let sent = MessageId(index(gate.call(Request::Act(Box::new(action))).unwrap()));
+    gate.call(Request::Acknowledge { by: writer(), auth: Auth::None, messages: vec![sent] }).unwrap();
+}
+
 #[test]
 fn records_of_every_kind_are_canonical() {
     let dir = tempfile::tempdir().unwrap();
@@ -241,6 +271,7 @@ fn records_of_every_kind_are_canonical() {
     let (agent, auth) = (AgentId::new("writer").unwrap(), Auth::None);
     gate.call(Request::Read { session, agent: agent.clone(), auth, reading: Box::new(reading) }).unwrap();
     gate.close_session(session, agent).unwrap();
+    message(&gate);
     gate.rotate_log_key(operator(), Auth::None, "why".into()).unwrap();
     let mut kinds = std::collections::BTreeSet::new();
     for index in 0..gate.view().position {

@@ -16,6 +16,7 @@ mod effects_traces;
 mod fuzz;
 mod groups_crash;
 mod identity_cost;
+mod inbox_cost;
 mod keys;
 mod keys_cost;
 mod one_fold;

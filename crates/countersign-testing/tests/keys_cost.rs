@@ -55,7 +55,7 @@ fn entry(number: u64) -> Entry {
     let action = countersign_core::ids::Digest::of(&number.to_le_bytes());
     let (kind, verdict) = (Kind::Action, LeafVerdict::Committed);
     let key = *action.0.last_chunk().unwrap();
-    let done = Done { kind, verdict, action, key, writes: Vec::new(), charges: Vec::new() };
+    let done = Done { kind, verdict, action, key, writes: Vec::new(), charges: Vec::new(), to: None };
     let (by, auth, context) =
         (AgentId::new(format!("agent-{}", number % 1000)).unwrap(), Auth::None, Context::default());
     Entry { index: number, time_ms: NOW_MS, by, auth, context, event: Event::Done(Box::new(done)) }

@@ -1,9 +1,11 @@
 //! One fold: random histories of every kind of entry give the same state in the sequencer, in what readers see, after a restart from a
 //! snapshot, and folded from the start of the log as an audit does.
 
+mod compare;
 mod pacts;
 mod sessions;
 
+use self::compare::{alike, same};
 use self::pacts::{ACTIONS, PACT, SCRIBBLES, pact};
 use self::sessions::{place, rests_on};
 use countersign_core::action::{Action, ActionRequest, Observed};
@@ -14,6 +16,7 @@ use countersign_core::fact::Version;
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
+use countersign_core::message::MessageId;
 use countersign_core::pact::load::load;
 use countersign_core::record::{Context, Entry, Given, Kind, Leaf, NoPacts};
 use countersign_core::review::Shown;
@@ -160,7 +163,12 @@ impl History {
     /// What an agent is trusted with changes, whatever it has under way.
     fn feed_agent(&mut self) {
         let (agent, trust) = (self.agent(), self.rng.below(1000));
-        self.feed(&format!("Agent::\"{agent}\""), Some(trusted(trust)));
+        let fact = format!("Agent::\"{agent}\"");
+        if self.rng.below(8) == 0 {
+            // Another of its name takes its place.
+            self.feed(&fact, None);
+        }
+        self.feed(&fact, Some(trusted(trust)));
     }
 
     fn act(&mut self) {
@@ -305,6 +313,15 @@ impl History {
         self.enter(request);
     }
 
+    /// Acknowledges some of what waits, and what does not.
+    fn acknowledge(&mut self) {
+        let (by, auth) = (self.agent(), Auth::None);
+        let waiting: Vec<MessageId> = self.parts.view().waiting_for(&by).iter().map(|waiting| waiting.id).collect();
+        let mut messages: Vec<MessageId> = waiting.into_iter().filter(|_| self.rng.below(3) > 0).collect();
+        messages.push(MessageId(self.rng.below(self.parts.view().position)));
+        self.enter(Request::Acknowledge { by, auth, messages });
+    }
+
     fn erase(&mut self) {
         if !self.erases {
             return;
@@ -325,7 +342,7 @@ impl History {
         let passed = self.pick(&[0, 0, 7, 400, 1_500, 20_000, 90_000_000]).unwrap();
         self.clock.pass(passed);
         let (by, auth) = (operator(), Auth::None);
-        match self.rng.below(30) {
+        match self.rng.below(32) {
             0..4 => self.act(),
             4..6 => self.act_many(),
             6 if self.rng.below(3) == 0 => self.feed_agent(),
@@ -378,6 +395,7 @@ impl History {
                 self.enter(Request::ConfirmClock { by, auth });
             }
             24..29 => self.read(),
+            29..31 => self.acknowledge(),
             _ => self.snapshot(),
         }
     }
@@ -471,39 +489,6 @@ fn trusted(trust: u64) -> serde_json::Value {
     json!({"roles": [], "standing": "active", "org": "a", "trust": trust})
 }
 
-/// The very same state, part by part, so that a failure says which.
-fn same(state: &State, expected: &State, who: &str, position: u64) {
-    assert_eq!(state.reviews, expected.reviews, "{who} at {position}: reviews");
-    assert_eq!(state.effects, expected.effects, "{who} at {position}: effects");
-    assert_eq!(state.fences, expected.fences, "{who} at {position}: fences");
-    assert_eq!(state.budgets, expected.budgets, "{who} at {position}: budgets");
-    for fact in expected.facts.iter() {
-        assert_eq!(state.facts.get(&fact.id), Some(fact), "{who} at {position}");
-    }
-    assert!(state == expected, "{who} at {position}");
-}
-
-/// The same in everything that decides. What an erased entry alone said (who last changed an attribute, what a closed window held) is
-/// gone.
-fn alike(state: &State, expected: &State, position: u64) {
-    let values = |state: &State| {
-        let fact =
-            |fact: &Arc<countersign_core::fact::Fact>| (fact.id.clone(), fact.tag, fact.version(), fact.value.clone());
-        let mut facts: Vec<_> = state.facts.iter().map(fact).collect();
-        facts.sort_by_key(|(id, ..)| id.to_string());
-        facts
-    };
-    assert_eq!(values(state), values(expected), "at {position}");
-    let open = |state: &State| state.reviews.open().map(|(id, parked)| (id, parked.clone())).collect::<Vec<_>>();
-    assert_eq!(open(state), open(expected), "at {position}");
-    let phases = |state: &State| {
-        state.effects.open().map(|(id, effect)| (id, effect.phase.as_str(), effect.latest)).collect::<Vec<_>>()
-    };
-    assert_eq!(phases(state), phases(expected), "at {position}");
-    assert_eq!((&state.halts, &state.held), (&expected.halts, &expected.held), "at {position}");
-    assert_eq!((&state.pacts, state.version_floor), (&expected.pacts, expected.version_floor), "at {position}");
-}
-
 /// An answer in words: what differs between two logs would show here.
 fn told(answer: &Result<Answer, Refusal>) -> String {
     match answer {
@@ -512,9 +497,10 @@ fn told(answer: &Result<Answer, Refusal>) -> String {
     }
 }
 
-/// Lives through one history; says how many actions waited and calls were under way at its restarts, and what shared budgets held.
-fn live(history: &mut History) -> (usize, usize, i64) {
-    let mut undone = (0, 0, 0);
+/// Lives through one history; says how many actions waited and calls were under way at its restarts, what shared budgets held, and how
+/// many messages waited.
+fn live(history: &mut History) -> (usize, usize, i64, usize) {
+    let mut undone = (0, 0, 0, 0);
     for life in 0..6 {
         for _ in 0..history.rng.below(40) {
             history.step();
@@ -525,6 +511,7 @@ fn live(history: &mut History) -> (usize, usize, i64) {
         undone.1 += effects.filter(|(_, it)| it.flight().is_some_and(|it| it.context.is_some())).count();
         let named = view.whole_state().budgets.iter().filter(|(key, _)| key.action.is_none());
         undone.2 += named.map(|(_, held)| held.used).sum::<i64>();
+        undone.3 += view.whole_state().inboxes.len();
         drop(view);
         history.restart(life + 2);
     }
@@ -534,11 +521,11 @@ fn live(history: &mut History) -> (usize, usize, i64) {
 #[test]
 fn every_way_of_folding_gives_the_same_state() {
     let mut kinds = BTreeSet::new();
-    let (mut undone, mut from_snapshots, mut beside) = ((0, 0, 0), 0, 0);
+    let (mut undone, mut from_snapshots, mut beside) = ((0, 0, 0, 0), 0, 0);
     for seed in 0..48 {
         let mut history = History::new(seed, None);
-        let (reviews, calls, charged) = live(&mut history);
-        undone = (undone.0 + reviews, undone.1 + calls, undone.2 + charged);
+        let (reviews, calls, charged, messages) = live(&mut history);
+        undone = (undone.0 + reviews, undone.1 + calls, undone.2 + charged, undone.3 + messages);
         kinds.extend(history.kinds());
         (from_snapshots, beside) = (from_snapshots + history.from_snapshots, beside + history.beside);
         let report = audit(history.log(), &log_key(), &mut |_| ()).unwrap();
@@ -551,7 +538,7 @@ fn every_way_of_folding_gives_the_same_state() {
     let missing: Vec<_> = Kind::ALL.iter().filter(|kind| !kinds.contains(kind)).collect();
     assert_eq!(missing, Vec::<&Kind>::new(), "histories must hold every kind");
     // Restarts met actions that waited, and calls that rest on what was read at their dispatch.
-    assert!(undone.0 > 5 && undone.1 > 5 && undone.2 > 20, "{undone:?}");
+    assert!(undone.0 > 5 && undone.1 > 5 && undone.2 > 20 && undone.3 > 20, "{undone:?}");
     assert!(from_snapshots > 20, "only {from_snapshots} lives began from a snapshot");
     assert!(beside > 200, "only {beside} steps were made while a snapshot was written");
 }

@@ -3,6 +3,7 @@
 pub mod folders;
 mod groups;
 pub mod lies;
+mod messages;
 mod readings;
 
 use countersign_engine::storage::disk::Disk;

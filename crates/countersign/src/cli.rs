@@ -6,8 +6,8 @@
 mod renamed;
 
 use crate::commands::{
-    Exit, Failure, act, agent, audit, backup, claim, clock, delegation, effect, fact, halt, init, key, ledger, mcp,
-    observe, operator, pact, postgres, replay, review, serve, verify,
+    Exit, Failure, act, agent, audit, backup, claim, clock, delegation, effect, fact, halt, inbox, init, key, ledger,
+    mcp, observe, operator, pact, postgres, replay, review, serve, verify,
 };
 use crate::config::Config;
 use crate::terminal::{Report, Stream, colours, note, output_is_lost};
@@ -76,6 +76,8 @@ enum Command {
     Fact(fact::FactCommand),
     Observe(observe::ObserveArgs),
     Act(act::ActArgs),
+    #[command(subcommand)]
+    Inbox(inbox::InboxCommand),
     #[command(subcommand)]
     Claim(claim::ClaimCommand),
     #[command(subcommand)]
@@ -175,6 +177,7 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Fact(command) => fact::run(&command, config),
         Command::Observe(args) => observe::run(&args, config),
         Command::Act(args) => act::run(&args, config),
+        Command::Inbox(command) => inbox::run(&command, config),
         Command::Claim(command) => claim::run(&command, config),
         Command::Effect(command) => effect::run(&command, config),
         Command::Delegation(command) => delegation::run(&command, config),

@@ -341,12 +341,13 @@ fn refused(path: &str, answer: &Answer) -> Failure {
 }
 
 /// What the interface over HTTP is called here: a gate's hints name its routes, and at a command line the command is meant.
-const COMMANDS: [(&str, &str); 19] = [
+const COMMANDS: [(&str, &str); 20] = [
     ("GET /v1/reviews/{review}", "`countersign review show`"),
     ("GET /v1/reviews", "`countersign review list`"),
     ("GET /v1/effects/{effect}", "`countersign effect show`"),
     ("GET /v1/effects", "`countersign effect list`"),
     ("GET /v1/claims", "`countersign claim list`"),
+    ("GET /v1/inbox", "`countersign inbox list`"),
     ("GET /v1/halts", "`countersign halt list`"),
     ("GET /v1/pacts", "`countersign pact list`"),
     ("POST /v1/pacts", "`countersign pact publish`"),

@@ -11,6 +11,7 @@ pub mod effect;
 pub mod fact;
 pub mod halt;
 pub mod identity;
+pub mod inbox;
 pub mod init;
 pub mod key;
 pub mod ledger;

@@ -15,6 +15,7 @@ mod effects;
 mod error;
 mod facts;
 mod halts;
+mod inbox;
 mod keys;
 mod ledger;
 mod log;
@@ -69,10 +70,12 @@ pub struct App {
     rates: Rates,
     bodies: body::Bodies,
     external_reads: Arc<Places>,
-    /// Of requests that wait for an effect.
+    /// Of requests that wait for an effect, or for a message.
     waits: Arc<Places>,
     /// Which log the gate writes, once someone has asked.
     log: OnceLock<String>,
+    /// Of inboxes that are followed.
+    followed: Arc<Places>,
 }
 
 /// From where a server can be reached.
@@ -154,6 +157,7 @@ fn finish(
         external_reads: Places::of_external_reads(),
         waits: Places::of_waits(),
         log: OnceLock::new(),
+        followed: Places::of_followed(),
     });
     routes
         .fallback(error::not_found)

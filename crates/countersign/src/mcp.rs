@@ -17,6 +17,7 @@ mod gated;
 mod lines;
 pub mod mapping;
 pub mod message;
+mod messages;
 pub mod methods;
 mod names;
 mod observed;

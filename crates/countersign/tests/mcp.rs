@@ -13,6 +13,7 @@ pub mod hostile;
 mod http;
 mod interleaved;
 mod many;
+mod messages;
 mod observing;
 mod passing;
 mod processes;

@@ -32,6 +32,7 @@ from countersign.errors import (
 )
 from countersign.facts import Entry, Observation, ObservedFact, fact
 from countersign.keys import Key
+from countersign.messages import Acknowledged, Inbox, Message, Withheld
 from countersign.receipts import LogKey, VerifiedEntry, verify_receipt
 from countersign.retrying import Retries
 from countersign.verdicts import (
@@ -58,6 +59,7 @@ from countersign.verdicts import (
 
 __all__ = [
     "Accepted",
+    "Acknowledged",
     "Act",
     "ActionType",
     "AsyncActionType",
@@ -78,9 +80,11 @@ __all__ = [
     "GateError",
     "InDoubt",
     "InFlight",
+    "Inbox",
     "Key",
     "KeyFileError",
     "LogKey",
+    "Message",
     "NotDecided",
     "NotDoneError",
     "NotRun",
@@ -103,6 +107,7 @@ __all__ = [
     "Verdict",
     "VerifiedEntry",
     "WaivedBy",
+    "Withheld",
     "Wrote",
     "fact",
     "new_idempotency_key",

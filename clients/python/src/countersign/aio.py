@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
@@ -20,6 +20,7 @@ from countersign.claims import AsyncClaim
 from countersign.errors import CountersignError, OutcomeUnknownError, RejectedError
 from countersign.facts import Entry, Observation
 from countersign.keys import Key
+from countersign.messages import Acknowledged, Following, Inbox, Message
 from countersign.retrying import Retries, Sent, exchange
 from countersign.sending import DEFAULT_URL, Sender
 from countersign.verdicts import Accepted, InDoubt, InFlight, Outcome, Rejected, Review, Verdict
@@ -30,6 +31,8 @@ T = TypeVar("T")
 
 # How long one request of `wait` lets the gate wait; the next one follows at once.
 _WAIT_MS = 5_000
+# The same of `follow`.
+_FOLLOW_MS = 20_000
 
 
 class AsyncClient:
@@ -222,6 +225,29 @@ class AsyncClient:
     async def withdraw_claim(self, claim: str) -> None:
         """Ends a claim now."""
         await self.run(calls.withdraw(claim))
+
+    async def inbox(self, *, after: str | None = None, limit: int | None = None, wait_ms: int = 0) -> Inbox:
+        """The messages that wait for this agent, oldest first: each comes again until it is acknowledged.
+
+        Where there is none, the gate waits for up to `wait_ms` for one.
+        """
+        return await self.run(calls.inbox(after, limit, wait_ms))
+
+    async def acknowledge(self, *messages: Message | str) -> Acknowledged:
+        """Says that messages were handled: they do not come again. Up to 1024 at once; once more changes nothing."""
+        return await self.run(calls.acknowledge(messages))
+
+    async def follow(self, *, after: str | None = None, wait_ms: int = _FOLLOW_MS) -> AsyncIterator[Message]:
+        """The messages that wait, and then each as it comes, without end: acknowledge each when it is handled.
+
+        One that is withheld comes without its body, and again when it may be handed out.
+        """
+        following = Following(after)
+        while True:
+            waits = wait_ms if following.waits else 0
+            page = await self.inbox(after=following.start, wait_ms=waits)
+            for message in following.news(page):
+                yield message
 
     async def effect(self, effect: InFlight | str, *, wait_ms: int = 0) -> Outcome:
         """What has become of an external call; the gate waits for up to `wait_ms` for a change."""

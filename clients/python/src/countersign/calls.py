@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 from countersign.batches import Act, NotDecided, in_doubt, read_batch
 from countersign.facts import Entry, Observation, read_entry, read_observation
+from countersign.messages import Acknowledged, Inbox, Message, read_acknowledged, read_inbox
 from countersign.reading import Reader
 from countersign.signing import actions_digest
 from countersign.verdicts import InDoubt, InFlight, Outcome, Review, Verdict, read_effect, read_verdict
@@ -165,6 +166,24 @@ def withdraw(claim: str) -> Call[None]:
     """`POST /v1/claims/{claim}/withdraw`."""
     path = f"/v1/claims/{quote(claim, safe='')}/withdraw"
     return Call("POST", path, lambda _: None, body=b"{}", writes=True)
+
+
+def inbox(after: str | None, limit: int | None, wait_ms: int) -> Call[Inbox]:
+    """`GET /v1/inbox`. Reading changes nothing."""
+    pairs: list[tuple[str, str | int]] = []
+    if after is not None:
+        pairs.append(("after", after))
+    if limit is not None:
+        pairs.append(("limit", limit))
+    if wait_ms:
+        pairs.append(("wait_ms", wait_ms))
+    return Call("GET", "/v1/inbox", read_inbox, query=urlencode(pairs) or None, wait_ms=wait_ms)
+
+
+def acknowledge(messages: Sequence[Message | str]) -> Call[Acknowledged]:
+    """`POST /v1/inbox/ack`. Naming a message again changes nothing, so it may be sent again."""
+    names = [one if isinstance(one, str) else one.message for one in messages]
+    return Call("POST", "/v1/inbox/ack", read_acknowledged, body=_json({"messages": names}))
 
 
 def effect(effect: str, wait_ms: int) -> Call[Outcome]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
@@ -18,6 +18,7 @@ from countersign.claims import Claim
 from countersign.errors import CountersignError, OutcomeUnknownError, RejectedError
 from countersign.facts import Entry, Observation
 from countersign.keys import Key
+from countersign.messages import Acknowledged, Following, Inbox, Message
 from countersign.retrying import Retries, Sent, exchange
 from countersign.sending import DEFAULT_URL, Sender
 from countersign.verdicts import Accepted, InDoubt, InFlight, Outcome, Rejected, Review, Verdict
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 # How long one request of `wait` lets the gate wait; the next one follows at once.
 _WAIT_MS = 5_000
+# The same of `follow`.
+_FOLLOW_MS = 20_000
 
 
 class Client:
@@ -218,6 +221,28 @@ class Client:
     def withdraw_claim(self, claim: str) -> None:
         """Ends a claim now."""
         self.run(calls.withdraw(claim))
+
+    def inbox(self, *, after: str | None = None, limit: int | None = None, wait_ms: int = 0) -> Inbox:
+        """The messages that wait for this agent, oldest first: each comes again until it is acknowledged.
+
+        Where there is none, the gate waits for up to `wait_ms` for one.
+        """
+        return self.run(calls.inbox(after, limit, wait_ms))
+
+    def acknowledge(self, *messages: Message | str) -> Acknowledged:
+        """Says that messages were handled: they do not come again. Up to 1024 at once; once more changes nothing."""
+        return self.run(calls.acknowledge(messages))
+
+    def follow(self, *, after: str | None = None, wait_ms: int = _FOLLOW_MS) -> Iterator[Message]:
+        """The messages that wait, and then each as it comes, without end: acknowledge each when it is handled.
+
+        One that is withheld comes without its body, and again when it may be handed out.
+        """
+        following = Following(after)
+        while True:
+            waits = wait_ms if following.waits else 0
+            page = self.inbox(after=following.start, wait_ms=waits)
+            yield from following.news(page)
 
     def effect(self, effect: InFlight | str, *, wait_ms: int = 0) -> Outcome:
         """What has become of an external call; the gate waits for up to `wait_ms` for a change."""

@@ -43,6 +43,9 @@ _MEMBERS = (
     "batch",
     "actions",
     "keys",
+    "to",
+    "from",
+    "acknowledged",
 )
 
 _KINDS = (
@@ -71,6 +74,7 @@ _KINDS = (
     "group",
     "reading",
     "session",
+    "acknowledgement",
 )
 
 _WORDS = {

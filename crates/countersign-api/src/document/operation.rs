@@ -138,13 +138,16 @@ fn parameter(param: &Param) -> Parameter {
 
 fn response(answer: &Answer) -> Response {
     let (content_type, schema) = match answer.content {
-        Content::Json(shape) => ("application/json", (shape.reference)()),
+        Content::Json(shape) | Content::JsonOrEvents(shape) => ("application/json", (shape.reference)()),
         Content::OpenApi => ("application/json", ObjectBuilder::new().schema_type(Type::Object).into()),
         Content::Text => ("text/plain", String::schema()),
         Content::Bytes => ("application/octet-stream", Vec::<u8>::schema()),
     };
     let content = ContentBuilder::new().schema(Some(schema)).build();
     let mut response = ResponseBuilder::new().description(answer.about).content(content_type, content);
+    if let Content::JsonOrEvents(_) = answer.content {
+        response = response.content("text/event-stream", ContentBuilder::new().schema(Some(String::schema())).build());
+    }
     if answer.has_etag {
         let header = HeaderBuilder::new().schema(Some(String::schema())).description(Some("The version, in quotes"));
         response = response.header("ETag", header.build());

@@ -67,6 +67,7 @@ const REVIEW: Accepts = Accepts::Matching("^rev_(0|[1-9][0-9]{0,15})$", 20);
 const CLAIM: Accepts = Accepts::Matching("^clm_(0|[1-9][0-9]{0,15})$", 20);
 const EFFECT: Accepts = Accepts::Matching("^eff_(0|[1-9][0-9]{0,15})$", 20);
 const SESSION: Accepts = Accepts::Matching("^ses_(0|[1-9][0-9]{0,15})(\\.[1-9][0-9]{0,9})?$", 31);
+const MESSAGE: Accepts = Accepts::Matching("^msg_(0|[1-9][0-9]{0,15})$", 20);
 const BOOLEAN: Accepts = Accepts::Matching("^(true|false)$", 5);
 const DIGEST: Accepts = Accepts::Matching("^sha-256=:[A-Za-z0-9+/]{43}=:$", 54);
 const QUOTED_VERSION: Accepts = Accepts::Matching("^\"[0-9]{1,16}\"$", 18);
@@ -122,6 +123,11 @@ pub(super) const fn position(name: &'static str, about: &'static str) -> Param {
 /// Text to look for.
 pub(super) const fn filter(name: &'static str, about: &'static str) -> Param {
     query(name, Accepts::Text, about)
+}
+
+/// A message.
+pub(super) const fn message(name: &'static str, about: &'static str) -> Param {
+    Param { example: Some("msg_813"), ..query(name, MESSAGE, about) }
 }
 
 /// How many at most.

@@ -1,18 +1,18 @@
 //! The table itself. A new operation is a new row here, and then a handler in the gate, which does not compile without it.
 
 use super::errors::{ACTION, APPROVAL, EFFECT, ENTERED, FEED, LOG, REVIEW};
-use super::params::{HISTORY_MAX, PAGE_MAX, actions, filter, flag, if_match, limit, position, wait_ms};
+use super::params::{HISTORY_MAX, PAGE_MAX, actions, filter, flag, if_match, limit, message, position, wait_ms};
 use super::{Answer, Body, Callers, Content, Method, Named, Role, Route, Shape};
 use crate::error::ErrorCode::*;
 use crate::shape::Described;
 use crate::{
-    ActionRequest, AgentList, ApproveRequest, BatchRequest, BatchResponse, CallerResponse, ClaimEntered,
-    ClaimExtension, ClaimList, ClaimRequest, ClockConfirmed, ConsistencyResponse, Effect, EffectList, EntriesResponse,
-    EntryResponse, ErasureRequest, ErasureResponse, FactConfirm, FactConfirmed, FactList, FactPut, FactResponse,
-    FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse, LogKeyRotated, LogKeyRotation,
-    ObserveRequest, ObserveResponse, OperatorList, PactChecked, PactList, PactPublished, PactResponse, ReadRequest,
-    ReadResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList, ReviewShown,
-    SessionClosed, SessionOpened, SessionRequest, Verdict,
+    AcknowledgeRequest, Acknowledged, ActionRequest, AgentList, ApproveRequest, BatchRequest, BatchResponse,
+    CallerResponse, ClaimEntered, ClaimExtension, ClaimList, ClaimRequest, ClockConfirmed, ConsistencyResponse, Effect,
+    EffectList, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, FactConfirm, FactConfirmed, FactList,
+    FactPut, FactResponse, FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse, InboxPage,
+    LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList, PactChecked, PactList, PactPublished,
+    PactResponse, ReadRequest, ReadResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest,
+    ReviewList, ReviewShown, SessionClosed, SessionOpened, SessionRequest, Verdict,
 };
 
 /// Largest body of an action, and of everything else that agents send.
@@ -126,6 +126,24 @@ routes! {
         body: json::<ReadRequest>(ACTION_BYTES_MAX),
         answers: &[ok::<ReadResponse>("What the tool answered, durable before it is told")],
         errors: &[ENTERED, &[SessionNotFound, ReadingRefused, ExternalUnread, NoAdapter]],
+    }
+    /// The messages that wait for the caller, oldest first: each comes again, under one name, until it is acknowledged. With
+    /// `Accept: text/event-stream`, those that wait and then each as it comes, for up to ten minutes: an event `message` has one
+    /// message as its data, and an event `refused` an error.
+    GetInbox: Get "/v1/inbox", actions, Agent => {
+        params: &[
+            message("after", "Only messages behind this one"),
+            limit(PAGE_MAX, "How many at most; 100 unless told, never more than 256, and fewer where they are long"),
+            wait_ms("Where there is none, wait up to so long for one; 60000 at most"),
+        ],
+        answers: &[other("The messages", Content::JsonOrEvents(Shape::of::<InboxPage>()))],
+        errors: &[LOG],
+    }
+    /// Acknowledge messages that were handled: they do not come again. Safe to retry.
+    Acknowledge: Post "/v1/inbox/ack", actions, Agent => {
+        body: json::<AcknowledgeRequest>(ACTION_BYTES_MAX),
+        answers: &[ok::<Acknowledged>("What was acknowledged, durable")],
+        errors: &[ENTERED],
     }
     /// The facts of a type, deleted ones not among them.
     ListFacts: Get "/v1/facts/{type}", facts, Operator(READERS) => {

@@ -79,10 +79,15 @@ impl<'a> Deciding<'a> {
 
     /// Checks that a fact that is the resource, or is written, is within every hop.
     pub(super) fn check_fact_scope(&self, read: usize, fact: &FactId) -> Result<(), Reason> {
-        let Some(chain) = &self.action.chain else { return Ok(()) };
         if read != 0 && !self.kind.writes.iter().any(|rule| rule.read == read) {
             return Ok(());
         }
+        self.check_written_scope(fact)
+    }
+
+    /// Checks that a fact is within every hop.
+    pub(super) fn check_written_scope(&self, fact: &FactId) -> Result<(), Reason> {
+        let Some(chain) = &self.action.chain else { return Ok(()) };
         for (number, from, hop) in chain.numbered() {
             if let Some(refuses) = hop.refuses_fact(fact) {
                 return Err(out_of_scope(OutOfScope::Hop { hop: hop_ref(number, from, hop), refuses }));

@@ -12,6 +12,7 @@ use crate::fact::Fact;
 use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::ids::{AgentId, FactId, PactName};
+use crate::message::Unread;
 use crate::pact::Pact;
 use crate::reason::{NotGroupable, Reason};
 use crate::review::Reviews;
@@ -26,6 +27,8 @@ pub struct Grouping<'a> {
     next_entry: u64,
     facts: HashMap<FactId, Arc<Fact>>,
     charged: BTreeMap<(BudgetKey, u64), i64>,
+    /// The recipients of the messages that the group has sent.
+    sent_to: Vec<AgentId>,
     /// What was read of the ledger itself, each fact once.
     reads: Vec<ReadVersion>,
 }
@@ -65,8 +68,8 @@ pub fn not_groupable(action: &Action, snapshot: &dyn Snapshot) -> Option<NotGrou
 impl<'a> Grouping<'a> {
     /// A group whose first action gets this entry.
     pub fn new(base: &'a dyn Snapshot, next_entry: u64, now_ms: u64) -> Self {
-        let (facts, charged, reads) = (HashMap::new(), BTreeMap::new(), Vec::new());
-        Self { base, now_ms, next_entry, facts, charged, reads }
+        let (facts, charged, sent_to, reads) = (HashMap::new(), BTreeMap::new(), Vec::new(), Vec::new());
+        Self { base, now_ms, next_entry, facts, charged, sent_to, reads }
     }
 
     /// The next action gets the next entry: those of a group that commits have entries of their own.
@@ -113,6 +116,7 @@ impl<'a> Grouping<'a> {
             let held = self.charged.entry((budget.clone(), *window)).or_default();
             *held = held.saturating_add(*amount);
         }
+        self.sent_to.extend(decision.message.iter().map(|message| message.to.clone()));
     }
 }
 
@@ -150,5 +154,16 @@ impl Snapshot for Grouping<'_> {
     }
     fn effects_at_capacity(&self, agent: &AgentId) -> bool {
         self.base.effects_at_capacity(agent)
+    }
+    fn unread(&self, from: &AgentId, to: &AgentId) -> Unread {
+        let before = self.base.unread(from, to);
+        // All actions of a group are one agent's.
+        let (sent, to_this) = (self.sent_to.len(), self.sent_to.iter().filter(|sent_to| *sent_to == to).count());
+        Unread {
+            in_inbox: before.in_inbox.saturating_add(to_this),
+            of_sender: before.of_sender.saturating_add(to_this),
+            sent: before.sent.saturating_add(sent),
+            in_all: before.in_all.saturating_add(sent),
+        }
     }
 }

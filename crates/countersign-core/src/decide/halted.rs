@@ -5,7 +5,7 @@ use super::Snapshot;
 use crate::action::Action;
 use crate::decision::{Decision, PactRef, ReadVersion};
 use crate::halt::{Halt, Scope};
-use crate::ids::{AgentId, FactId};
+use crate::ids::{AgentId, FactId, PactName};
 use crate::reason::{Reason, Since};
 use crate::value::Value;
 
@@ -33,6 +33,15 @@ pub(super) fn halt_on(action: &Action, snapshot: &dyn Snapshot) -> Option<Reason
 
 /// The halt that an action falls under; the widest first.
 fn halt_of<'a>(action: &Action, snapshot: &'a dyn Snapshot) -> Option<(Scope, &'a Halt)> {
+    halt_among(&action.pact, || action.members(), snapshot)
+}
+
+/// The halt of a pact, or of one of these agents or their orgs; the widest first.
+pub(super) fn halt_among<'a, 'm, M: Iterator<Item = &'m AgentId>>(
+    pact: &PactName,
+    members: impl Fn() -> M,
+    snapshot: &'a dyn Snapshot,
+) -> Option<(Scope, &'a Halt)> {
     let halts = snapshot.halts();
     let org_of = |agent: &AgentId| {
         let fact = snapshot.fact(&FactId::of_agent(agent))?;
@@ -41,9 +50,9 @@ fn halt_of<'a>(action: &Action, snapshot: &'a dyn Snapshot) -> Option<(Scope, &'
             _ => None,
         }
     };
-    let scopes = [Scope::All, Scope::Pact(action.pact.clone())].into_iter();
+    let scopes = [Scope::All, Scope::Pact(pact.clone())].into_iter();
     // Whose halt stops it: the one who acts, and everyone on whose behalf.
-    let scopes = scopes.chain(action.members().filter_map(org_of));
-    let mut scopes = scopes.chain(action.members().map(|agent| Scope::Agent(agent.clone())));
+    let scopes = scopes.chain(members().filter_map(org_of));
+    let mut scopes = scopes.chain(members().map(|agent| Scope::Agent(agent.clone())));
     scopes.find_map(|scope| halts.get(&scope).map(|halt| (scope, halt)))
 }

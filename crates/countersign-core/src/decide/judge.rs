@@ -10,6 +10,7 @@ use crate::fact::{Fact, Written};
 use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::ids::{AgentId, FactId, PactName, Tag};
+use crate::message::Unread;
 use crate::pact::Pact;
 use crate::reason::{EffectProblem, Reason};
 use crate::review::Reviews;
@@ -120,5 +121,9 @@ impl Snapshot for Judging<'_> {
     }
     fn effects_at_capacity(&self, _: &AgentId) -> bool {
         false
+    }
+    fn unread(&self, _: &AgentId, _: &AgentId) -> Unread {
+        // What calls something delivers nothing.
+        Unread::default()
     }
 }

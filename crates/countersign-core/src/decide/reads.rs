@@ -40,11 +40,12 @@ impl Deciding<'_> {
             let id = self.fact_id(change)?;
             self.changed.push(Resolved { record: self.snapshot.fact(&id), id });
         }
+        self.resolve_recipient()?;
         self.check_aliases()?;
         if self.is_judgement() { Ok(()) } else { self.check_fences() }
     }
 
-    fn fact_id(&self, read: &Read) -> Result<FactId, Reason> {
+    pub(super) fn fact_id(&self, read: &Read) -> Result<FactId, Reason> {
         let leads_on = |part: &TemplatePart| match part {
             TemplatePart::Attribute { read, .. } => {
                 let earlier = self.kind.reads.get(*read).zip(self.reads.get(*read));

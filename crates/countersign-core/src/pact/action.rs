@@ -7,7 +7,7 @@ use super::facts::Facts;
 use super::source::{Node, Table, Text, array, shorten, string, table};
 use super::{
     ActionType, AsRead, CARRIED, CallRule, Mode, OnFail, ReadingType, Require, SendRule, budgets, call, changes,
-    params, reads, writes,
+    deliver, params, reads, writes,
 };
 use crate::expression::Mention;
 use crate::ids::{ActionName, IdError};
@@ -88,11 +88,12 @@ pub(super) fn read<'a>(
                 let writes = writes::read(source, &mut body, reads, &checker, problems);
                 let scope = call::Scope { source, params, reads, checker: &checker };
                 let call = call::read(&scope, &mut body, &writes, problems);
-                (allow, require, writes, call)
+                let deliver = deliver::read(&scope, &mut body, problems);
+                (allow, require, writes, call, deliver)
             })
         }
         _ => {
-            let _ = (body.get("set"), body.get("delete"), body.get("call"));
+            let _ = (body.get("set"), body.get("delete"), body.get("call"), body.get("deliver"));
             None
         }
     };
@@ -107,7 +108,7 @@ pub(super) fn read<'a>(
         problems.error(&span, message, "give the action a `call` to the same adapter: the check is made with it");
     }
     body.finish(problems);
-    let (allow, require, writes, call) = checked?;
+    let (allow, require, writes, call, deliver) = checked?;
     if problems.errors() > before {
         return None;
     }
@@ -128,6 +129,7 @@ pub(super) fn read<'a>(
         budgets,
         writes,
         call,
+        deliver,
         changes,
         guard: guard.map(|guard| AsRead { server, ..guard }),
         readings: Vec::new(),
@@ -268,7 +270,10 @@ fn preconditions<'a>(
     let Some(items) = items else {
         return Vec::new();
     };
-    if items.is_empty() {
+    // That the recipient of a message is active and has room is asked anyway. What is written beside it needs a precondition of its own.
+    let (sets, deletes) = (body.get("set").is_some(), body.get("delete").is_some());
+    let only_delivers = body.get("deliver").is_some() && !sets && !deletes;
+    if items.is_empty() && !only_delivers {
         let message = format!("{} has no precondition", body.what);
         let hint = "an action with nothing to check needs no gate; add [[action.NAME.require]] with `id` and `that`";
         problems.error(&body.span, message, hint);

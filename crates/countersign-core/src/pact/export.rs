@@ -81,6 +81,12 @@ fn policy(out: &mut String, action: &ActionType) {
         };
         comment(out, Some(&format!("The gate also checks budget {}: {rule}.", budget.id)));
     }
+    if action.deliver.is_some() {
+        comment(
+            out,
+            Some("The gate also checks: the recipient of its message is an active agent whose inbox has room."),
+        );
+    }
     let _ =
         writeln!(out, "@id(\"{}\")\npermit (principal, action == Action::\"{}\", resource)", action.name, action.name);
     condition(out, "who may do it", action.allow.text());

@@ -172,7 +172,12 @@ fn attributes_used(action: &ActionType, read: usize) -> Vec<String> {
 
 /// A template as the author would write it.
 pub(super) fn template(read: &Read, reads: &[Read]) -> String {
-    let mut out = format!("{}::\"", read.ty);
+    format!("{}::\"{}\"", read.ty, parts(read, reads))
+}
+
+/// The id of a template as the author would write it.
+fn parts(read: &Read, reads: &[Read]) -> String {
+    let mut out = String::new();
     for part in &read.template {
         match part {
             TemplatePart::Literal(text) => {
@@ -188,7 +193,6 @@ pub(super) fn template(read: &Read, reads: &[Read]) -> String {
             }
         }
     }
-    out.push('"');
     out
 }
 
@@ -210,6 +214,13 @@ fn write_preconditions(out: &mut String, action: &ActionType) {
         };
         let doc = cell(doc.as_deref().unwrap_or_default());
         let _ = writeln!(out, "| `{id}` | {} | {stale} | {otherwise} | {} |", code(that.text()), or_dash(&doc));
+    }
+    if action.deliver.is_some() {
+        let why = "the gate asks it of every message";
+        let _ = writeln!(
+            out,
+            "| `recipient` | an active agent with room in its inbox | any age | rejected, in shadow mode too | {why} |"
+        );
     }
 }
 
@@ -261,7 +272,13 @@ fn write_named_budgets(out: &mut String, pact: &Pact) {
 
 fn write_writes(out: &mut String, action: &ActionType) {
     out.push_str("\n### What it writes\n\n");
+    if let Some(deliver) = &action.deliver {
+        let body: Vec<String> = deliver.body.iter().map(|name| format!("`{name}`")).collect();
+        let to = parts(&deliver.to, &action.reads);
+        let _ = writeln!(out, "- a message to agent {} with {}", code(&to), body.join(", "));
+    }
     match (&action.call, action.writes.is_empty()) {
+        (None, true) if action.deliver.is_some() => {}
         (None, true) => out.push_str("Nothing; its verdict is recorded.\n"),
         (Some(_), true) => out.push_str("Nothing here; see its call.\n"),
         (Some(_), false) => out.push_str("When its call is settled:\n\n"),

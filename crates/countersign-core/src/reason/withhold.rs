@@ -1,6 +1,8 @@
 //! What of a reason one agent may be told. Done on the data, so that no word is made of what must stay untold.
 
-use super::{ClaimLoss, Condition, Drift, Expected, FailedPrecondition, FailedRead, OutOfScope, Reason, ScopeRefusal};
+use super::{
+    ClaimLoss, Condition, Crowded, Drift, Expected, FailedPrecondition, FailedRead, OutOfScope, Reason, ScopeRefusal,
+};
 use crate::disclose::Disclosure;
 use crate::fact::Version;
 use crate::ids::FactId;
@@ -19,6 +21,13 @@ impl Reason {
                 if let OutOfScope::Hop { refuses: ScopeRefusal::Fact { asked, .. }, .. } = &mut **why {
                     mask(asked, from);
                 }
+            }
+            // A message may go to whom an attribute names that its sender may not see.
+            Self::RecipientNotActive { to }
+            | Self::MessageQuotaExceeded(Crowded { to, .. })
+            | Self::InboxFull(Crowded { to, .. }) => {
+                let masked = from.masked(&FactId::of_agent(to)).and_then(|masked| masked.as_agent());
+                *to = masked.unwrap_or_else(|| to.clone());
             }
             Self::ObservationRequired { facts, .. } => facts.iter_mut().for_each(|fact| mask(fact, from)),
             // How much another member is trusted is not for the one who acts to read.

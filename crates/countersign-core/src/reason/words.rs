@@ -3,6 +3,7 @@
 //! Nothing here decides or is recorded. Reword freely.
 
 mod delegation;
+mod drift;
 mod misfit;
 mod operators;
 
@@ -10,8 +11,8 @@ use operators::is_withdrawn;
 pub use operators::{NEW_SESSION, RESOLVED_BY, resolving};
 
 use super::{
-    About, ChangedReading, ClaimLoss, Condition, Drift, EffectProblem, FailedPrecondition, FailedRead, IdProblem,
-    LastChange, NotGroupable, ReadingRef, Reason, RuleFailure, Since, SpellingProblem, Unusable, UnusableReading, Why,
+    About, ChangedReading, ClaimLoss, Condition, EffectProblem, FailedPrecondition, FailedRead, IdProblem, LastChange,
+    NotGroupable, ReadingRef, Reason, RuleFailure, Since, SpellingProblem, Unusable, UnusableReading, Why,
 };
 use crate::expression::EvalError;
 use crate::ids::FactId;
@@ -21,7 +22,6 @@ use crate::limits::{
 };
 use crate::session::HeldTurn;
 use crate::utc::{Span, Utc};
-use crate::value::Value;
 use std::fmt;
 
 const NOT_ACTIVE_HINT: &str = "ask the operator named in the message";
@@ -187,6 +187,8 @@ impl Reason {
                 EFFECTS_BYTES_MAX >> 20,
                 EFFECTS_BYTES_PER_AGENT_MAX >> 20
             ),
+            Self::RecipientNotActive { to } => format!("{to} is not an active agent, so nothing was delivered"),
+            Self::MessageQuotaExceeded(crowded) | Self::InboxFull(crowded) => crowded.to_string(),
             Self::SelfApproval { by, review } => format!("{by} acts in rev_{review}, and cannot approve it"),
             Self::ApprovalExpired { review, until, at } => {
                 format!("the approval of rev_{review} was good until {}, and it is {}", Utc(*until), Utc(*at))
@@ -305,6 +307,11 @@ impl Reason {
             }
             Self::EffectInvalid { why } => why.hint(),
             Self::TooManyEffects => "resolve those that are in doubt (`countersign effect list`), then retry",
+            Self::RecipientNotActive { .. } => "correct the name; an operator registers agents and sets their standing",
+            Self::MessageQuotaExceeded(_) => {
+                "nothing was delivered; send again when the recipient has acknowledged some"
+            }
+            Self::InboxFull(_) => "nothing was delivered; send again when some of them are acknowledged",
             Self::SelfApproval { .. } => "a reviewer who does not act in it must decide",
             Self::ApprovalExpired { .. } => SHOW_AGAIN,
             Self::ApprovalOutdated { .. } => "nothing was done; act again and have it approved as it is now",
@@ -427,41 +434,6 @@ impl fmt::Display for EffectProblem {
             Self::ContextLost => write!(f, "{check}: what it was decided on is no longer known"),
             Self::OtherFactsRead => write!(f, "{check}: other facts were read than it needs"),
             Self::NoCall => write!(f, "{check}: it has no call"),
-        }
-    }
-}
-
-impl fmt::Display for Drift {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), ToString::to_string);
-        let who = |changed: &Option<Since>| match changed {
-            None => String::new(),
-            // Entry 0 stands for a reading of an external fact.
-            Some(Since { entry: 0, at, by }) => format!(", as read in {by} at {}", Utc(*at)),
-            Some(Since { entry, at, by }) => format!(", by {by} at {} in entry {entry}", Utc(*at)),
-        };
-        match self {
-            Self::Pact { pact, shown, now } => {
-                let now = now.map_or_else(|| "not published".to_owned(), |now| format!("at version {now}"));
-                write!(f, "pact `{pact}` was shown at version {shown}, and is now {now}")
-            }
-            Self::Reviewer { by } => write!(f, "{by} approved it, and is no longer an active reviewer"),
-            Self::NotShown { fact, .. } => write!(f, "{fact} was not shown"),
-            Self::Presence { fact, is_there, changed, .. } => {
-                let (was, is) = if *is_there { ("absent", "there") } else { ("there", "gone") };
-                write!(f, "{fact} was {was} when it was shown, and is now {is}{}", who(changed))
-            }
-            Self::Attribute { fact, attribute, was, is, changed, .. } => {
-                let (was, is) = (text(was), text(is));
-                write!(f, "{fact}.{attribute} was {was} when it was shown, and is now {is}{}", who(changed))
-            }
-            Self::ReadAgain { upstream, tool, changed, .. } => write!(
-                f,
-                "{upstream}/{tool} was read again after this was asked for, and reads differently{}; what its agent had not seen \
-                 when it asked does not count, so it has to ask again",
-                who(changed)
-            ),
-            Self::Withheld { read } => write!(f, "`{read}` is not as it was shown"),
         }
     }
 }

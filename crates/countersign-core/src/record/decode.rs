@@ -16,11 +16,13 @@ use crate::fence::ClaimId;
 use crate::halt::ScopeError;
 use crate::identity::Auth;
 use crate::ids::{IdError, PactName};
+use crate::message::{Message, MessageId};
 use crate::pact::Pact;
 use crate::pact::load::load;
 use crate::review::{ReviewId, Shown};
 use crate::session::with_content;
 use crate::value::ValueError;
+use smol_str::SmolStr;
 use std::sync::Arc;
 
 /// Why bytes are not an entry of this format.
@@ -64,6 +66,12 @@ pub enum DecodeError {
     /// The list of what was erased has a second spelling.
     #[error("the entries that it erased are not in ascending order, or there are none: no gate wrote it")]
     Erased,
+    /// The list of what was acknowledged has a second spelling.
+    #[error("the messages that it acknowledges are not in ascending order, or there are none: no gate wrote it")]
+    Acknowledged,
+    /// It delivers a message without having committed, or does not say who sent it.
+    #[error("it delivers a message that it cannot have delivered, or does not say whose: no gate wrote it")]
+    Delivery,
     /// A member that leaves of this kind do not have.
     #[error("the leaf of an entry of kind `{kind}` has no member {member} in this version")]
     Member {
@@ -207,6 +215,7 @@ impl Entry {
             key: leaf.key.ok_or(missing("key"))?,
             writes: decode_writes(&leaf, &facts, writes)?,
             charges: charges.into_iter().map(Into::into).collect(),
+            to: leaf.to.clone(),
         };
         let (index, time_ms, context) = (leaf.index, leaf.time, std::mem::take(&mut leaf.context));
         Ok(Self { index, time_ms, by: leaf.by, auth: Auth::None, context, event: Event::Done(Box::new(done)) })
@@ -252,6 +261,15 @@ fn decode_group(
     }
 }
 
+/// What a decision delivers: the leaf has the recipient, and the payload what it is given.
+fn decode_message(leaf: &Leaf, body: Option<Vec<SmolStr>>) -> Result<Option<Message>, DecodeError> {
+    match (&leaf.to, body) {
+        (Some(to), Some(body)) => Ok(Some(Message { to: to.clone(), body: body.into() })),
+        (None, None) => Ok(None),
+        _ => Err(DecodeError::Missing("delivers")),
+    }
+}
+
 fn decode_event(
     leaf: &Leaf,
     payload: Payload,
@@ -267,7 +285,8 @@ fn decode_event(
     let reason = payload.reason.ok_or(missing("reason"));
     let decided = |writes, charges| {
         let reads = decode_reads(leaf, &facts, &payload.reads, &payload.absent)?;
-        let parts = DecisionParts { in_flight: payload.effect.map(|effect| *effect), reads, writes, charges };
+        let message = decode_message(leaf, payload.delivers)?;
+        let parts = DecisionParts { in_flight: payload.effect.map(|effect| *effect), reads, writes, charges, message };
         payload.decision.unwrap_or_default().decode(leaf, parts)
     };
     Ok(match leaf.kind {
@@ -326,6 +345,10 @@ fn decode_event(
                 charges,
                 beside: payload.beside.into_iter().map(EffectId).collect(),
             }))
+        }
+        Kind::Acknowledgement => {
+            let messages = leaf.acknowledged.as_ref().ok_or(missing("acknowledged"))?;
+            Event::Acknowledgement { messages: messages.iter().copied().map(MessageId).collect() }
         }
         Kind::Session => Event::Session { writes },
         Kind::Reading => Event::Reading {

@@ -124,7 +124,9 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
             out.u64(*expires_at_ms);
             write_signed(out, entry, form);
         }
-        Event::Withdrawal { .. } | Event::Expiry { .. } => write_signed(out, entry, form),
+        Event::Withdrawal { .. } | Event::Expiry { .. } | Event::Acknowledgement { .. } => {
+            write_signed(out, entry, form)
+        }
         Event::Erasure { forgotten, reason, .. } => {
             write_forgotten(out, forgotten);
             out.key("reason");
@@ -188,6 +190,7 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
             | Event::Resume { .. }
             | Event::Dispatch(_)
             | Event::Settle(_)
+            | Event::Acknowledgement { .. }
             | Event::Claim { .. }
             | Event::Extension { .. }
             | Event::Withdrawal { .. }
@@ -325,6 +328,16 @@ fn write_outcome(out: &mut Canonical, decision: &Decision, form: Form<'_>) {
     if !form.is_stored() || decision.has_more_than_verdict() {
         out.key("decision");
         decision.write_verdict(out, !form.is_stored());
+    }
+    if let Some(message) = &decision.message {
+        // The recipient is in the leaf, and the parameters themselves are in the body.
+        out.key("delivers");
+        out.open('[');
+        for name in message.body.iter() {
+            out.element();
+            out.string(name);
+        }
+        out.close(']');
     }
     if let Verdict::InFlight(in_flight) = &decision.verdict {
         out.key("effect");

@@ -3,11 +3,50 @@
 //! Every kind is named in every answer, so that the compiler asks for a new one: what it forgot here would be folded as if it were not
 //! there.
 
-use super::{Event, Kind, LeafIdentity, LeafVerdict};
+use super::{Entry, Event, Kind, LeafIdentity, LeafVerdict};
 use crate::action::{Action, KeyDigest};
 use crate::call::{EffectId, Outcome};
 use crate::decision::{Charge, Decision, Verdict, Write};
 use crate::ids::ActionId;
+use crate::message::Delivery;
+
+impl Entry {
+    /// The message that it delivers.
+    pub fn delivery(&self) -> Option<Delivery<'_>> {
+        let (from, to) = match &self.event {
+            Event::Done(done) => (&self.by, done.to.as_ref()),
+            Event::Erased(leaf) => (leaf.from.as_ref().unwrap_or(&self.by), leaf.to.as_ref()),
+            Event::Action(decided) => (&self.by, decided.decision.message.as_ref().map(|message| &message.to)),
+            // Who approves it made the entry, and did not send it.
+            Event::Approval(approved) => (&approved.action.agent, approved.decision.message.as_ref().map(|it| &it.to)),
+            // A dispatch calls something, and a group is here only where it was rejected.
+            Event::Genesis { .. }
+            | Event::Pact(_)
+            | Event::Feed { .. }
+            | Event::Held { .. }
+            | Event::Confirm { .. }
+            | Event::Erasure { .. }
+            | Event::Clock { .. }
+            | Event::Refusal { .. }
+            | Event::Expiry { .. }
+            | Event::Halt { .. }
+            | Event::Resume { .. }
+            | Event::Dispatch(_)
+            | Event::Settle(_)
+            | Event::Acknowledgement { .. }
+            | Event::Claim { .. }
+            | Event::Extension { .. }
+            | Event::Withdrawal { .. }
+            | Event::Session { .. }
+            | Event::Reading { .. }
+            | Event::Denials(_)
+            | Event::Batch { .. }
+            | Event::Group(_)
+            | Event::Rotation { .. } => return None,
+        };
+        to.map(|to| Delivery { from, to })
+    }
+}
 
 impl Event {
     /// The decision that it holds.
@@ -29,6 +68,7 @@ impl Event {
             | Self::Halt { .. }
             | Self::Resume { .. }
             | Self::Settle(_)
+            | Self::Acknowledgement { .. }
             | Self::Claim { .. }
             | Self::Extension { .. }
             | Self::Withdrawal { .. }
@@ -61,6 +101,7 @@ impl Event {
             | Self::Expiry { .. }
             | Self::Halt { .. }
             | Self::Resume { .. }
+            | Self::Acknowledgement { .. }
             | Self::Claim { .. }
             | Self::Extension { .. }
             | Self::Withdrawal { .. }
@@ -95,6 +136,7 @@ impl Event {
             | Self::Resume { .. }
             | Self::Dispatch(_)
             | Self::Settle(_)
+            | Self::Acknowledgement { .. }
             | Self::Claim { .. }
             | Self::Extension { .. }
             | Self::Withdrawal { .. }
@@ -131,6 +173,7 @@ impl Event {
             | Self::Resume { .. }
             | Self::Dispatch(_)
             | Self::Settle(_)
+            | Self::Acknowledgement { .. }
             | Self::Claim { .. }
             | Self::Extension { .. }
             | Self::Withdrawal { .. }
@@ -164,6 +207,7 @@ impl Event {
             Self::Resume { .. } => Kind::Resume,
             Self::Dispatch(_) => Kind::Dispatch,
             Self::Settle(_) => Kind::Settle,
+            Self::Acknowledgement { .. } => Kind::Acknowledgement,
             Self::Session { .. } => Kind::Session,
             Self::Reading { .. } => Kind::Reading,
             Self::Claim { .. } => Kind::Claim,
@@ -196,6 +240,7 @@ impl Event {
             | Self::Resume { .. }
             | Self::Dispatch(_)
             | Self::Settle(_)
+            | Self::Acknowledgement { .. }
             | Self::Claim { .. }
             | Self::Extension { .. }
             | Self::Withdrawal { .. }
@@ -238,6 +283,7 @@ impl Event {
             | Self::Expiry { .. }
             | Self::Halt { .. }
             | Self::Resume { .. }
+            | Self::Acknowledgement { .. }
             | Self::Claim { .. }
             | Self::Extension { .. }
             | Self::Withdrawal { .. }
@@ -269,6 +315,7 @@ impl Event {
             | Self::Expiry { .. }
             | Self::Halt { .. }
             | Self::Resume { .. }
+            | Self::Acknowledgement { .. }
             | Self::Claim { .. }
             | Self::Extension { .. }
             | Self::Withdrawal { .. }
@@ -298,6 +345,7 @@ impl Event {
             | Self::Expiry { .. }
             | Self::Halt { .. }
             | Self::Resume { .. }
+            | Self::Acknowledgement { .. }
             | Self::Claim { .. }
             | Self::Extension { .. }
             | Self::Withdrawal { .. }
@@ -331,6 +379,7 @@ impl Event {
             | Self::Expiry { .. }
             | Self::Halt { .. }
             | Self::Resume { .. }
+            | Self::Acknowledgement { .. }
             | Self::Claim { .. }
             | Self::Extension { .. }
             | Self::Withdrawal { .. }

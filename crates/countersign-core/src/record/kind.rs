@@ -45,6 +45,8 @@ macro_rules! words {
 words! {
     /// What kind of entry it is. `Event` says what each means.
     Kind {
+        /// An agent acknowledged messages.
+        Acknowledgement = "acknowledgement" / 26,
         /// An action was decided.
         Action = "action" / 1,
         /// A reviewer approved a parked action.

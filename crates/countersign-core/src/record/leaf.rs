@@ -18,6 +18,8 @@ pub(super) use write::{Fields, deletes};
 /// The public part of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
+    /// The entries whose messages were acknowledged, ascending.
+    pub acknowledged: Option<Vec<u64>>,
     /// The action's id.
     pub action: Option<Digest>,
     /// The ids of the actions of a batch or a group, in their order.
@@ -40,6 +42,8 @@ pub struct Leaf {
     pub effect: Option<u64>,
     /// The entries whose payloads an erasure erased.
     pub erased: Option<Vec<u64>>,
+    /// Who sent the message that an approval delivers: the one whose action it executes.
+    pub from: Option<AgentId>,
     /// The entry in which a feed was held until a fence ended.
     pub held: Option<u64>,
     /// Whose identity it is about: such an entry is never erased.
@@ -65,6 +69,8 @@ pub struct Leaf {
     pub scope: Option<String>,
     /// Ledger time.
     pub time: u64,
+    /// The recipient of the message that the entry delivers.
+    pub to: Option<AgentId>,
     pub verdict: Option<LeafVerdict>,
     /// The tags and versions written.
     pub writes: Option<Vec<(Tag, u64)>>,

@@ -11,6 +11,7 @@ use crate::denial::{DenialCode, Denied};
 use crate::fact::Version;
 use crate::identity::{KeyName, StoredSigned};
 use crate::ids::{ActionName, AgentId, FactId, FactType, PactName, Tag};
+use crate::message::Message;
 use crate::reason::Reason;
 use crate::session::Reread;
 use crate::value::Attributes;
@@ -89,6 +90,8 @@ pub(super) struct Finished {
     pub(super) charges: Vec<StoredCharge>,
     #[serde(rename = "decision")]
     _decision: Option<IgnoredAny>,
+    #[serde(rename = "delivers")]
+    _delivers: Option<IgnoredAny>,
     #[serde(default)]
     pub(super) facts: Facts,
     #[serde(rename = "observed")]
@@ -156,6 +159,7 @@ pub(super) struct Payload {
     #[serde(default)]
     pub(super) charges: Vec<StoredCharge>,
     pub(super) confirmed: Option<bool>,
+    pub(super) delivers: Option<Vec<SmolStr>>,
     #[serde(default)]
     pub(super) denied: Vec<StoredDenied>,
     pub(super) effect: Option<Box<StoredInFlight>>,
@@ -233,6 +237,7 @@ pub(super) struct DecisionParts {
     pub(super) reads: Vec<ReadVersion>,
     pub(super) writes: Vec<Write>,
     pub(super) charges: Vec<Charge>,
+    pub(super) message: Option<Message>,
 }
 
 impl StoredDecision {
@@ -260,6 +265,7 @@ impl StoredDecision {
             reads: parts.reads,
             writes: parts.writes,
             charges: parts.charges,
+            message: parts.message,
             gap_ms: self.gap_ms,
             shadowed: self.shadowed.map(Box::new),
             waived_by,

@@ -45,6 +45,10 @@ impl Leaf {
     pub fn show(&self) -> String {
         let mut out = Canonical::new();
         out.open('{');
+        if let Some(acknowledged) = &self.acknowledged {
+            out.key("acknowledged");
+            numbers(&mut out, acknowledged);
+        }
         if let Some(action) = &self.action {
             out.key("action");
             out.hex_string(&action.0);
@@ -71,6 +75,7 @@ impl Leaf {
             out.key("erased");
             numbers(&mut out, erased);
         }
+        self.from.iter().for_each(|from| text(&mut out, "from", from.as_str()));
         number(&mut out, "held", self.held);
         self.identity.iter().for_each(|identity| text(&mut out, "identity", identity.as_str()));
         number(&mut out, "index", Some(self.index));
@@ -102,6 +107,7 @@ impl Leaf {
         given.and_then(|given| given.session.as_ref()).into_iter().for_each(|it| text(&mut out, "session", it));
         number(&mut out, "severity", given.and_then(|given| given.severity));
         number(&mut out, "time", Some(self.time));
+        self.to.iter().for_each(|to| text(&mut out, "to", to.as_str()));
         number(&mut out, "v", Some(FORMAT));
         self.verdict.iter().for_each(|verdict| text(&mut out, "verdict", verdict.as_str()));
         versions(&mut out, "writes", self.writes.as_deref());

@@ -28,6 +28,9 @@ impl State {
         self.write_facts(entry);
         self.charge(entry);
         self.next_entry = self.next_entry.max(entry.index.saturating_add(1));
+        if let Some(delivery) = entry.delivery() {
+            self.inboxes.deliver(entry.index, delivery);
+        }
         let (index, time_ms, by) = (entry.index, entry.time_ms, &entry.by);
         match &entry.event {
             Event::Genesis { origin, is_identified, .. } => {
@@ -36,6 +39,7 @@ impl State {
                     self.keys.identify();
                 }
             }
+            Event::Acknowledgement { messages } => self.inboxes.acknowledge(by, messages),
             Event::Denials(_) | Event::Clock { .. } | Event::Rotation { .. } => {}
             // A batch is what its actions do, each in its own entry; of a rejected group nothing is done.
             Event::Batch { .. } | Event::Group(_) => {}
@@ -126,6 +130,7 @@ impl State {
             | Kind::Resume
             | Kind::Dispatch
             | Kind::Settle
+            | Kind::Acknowledgement
             | Kind::Claim
             | Kind::Extension
             | Kind::Withdrawal
@@ -180,6 +185,7 @@ impl State {
             | Event::Halt { .. }
             | Event::Resume { .. }
             | Event::Dispatch(_)
+            | Event::Acknowledgement { .. }
             | Event::Claim { .. }
             | Event::Extension { .. }
             | Event::Withdrawal { .. }
@@ -200,6 +206,9 @@ impl State {
                 let place = (entry.index, entry.time_ms);
                 Some(Arc::new(after(before.map(AsRef::as_ref), write, place, &by, confirmed_at_ms)))
             });
+            if let Some(deleted) = write.fact.as_agent().filter(|_| write.value.is_none()) {
+                self.inboxes.close(&deleted, entry.index);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use crate::decide::world::World;
 use countersign_core::halt::Scope;
 use countersign_core::identity::{Auth, KeyName, Signed, first_operator};
 use countersign_core::ids::{AgentId, Tag};
+use countersign_core::message::MessageId;
 use countersign_core::record::{Context, Decided, DecodeError, Encoder, Entry, Event, Given, Leaf, LeafIdentity, show};
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -35,6 +36,23 @@ id = "account-is-active"
 that = 'resource.status == "active"'
 "#;
 
+const OFFICE: &str = r#"
+pact = "office"
+version = 1
+
+[action.tell]
+resource = 'Agent::"{to}"'
+allow = 'true'
+deliver = { to = "{to}", body = ["text"] }
+
+[action.tell.params]
+type = "object"
+additionalProperties = false
+required = ["to", "text"]
+properties.to = { type = "string" }
+properties.text = { type = "string" }
+"#;
+
 /// A request that someone signed. Nothing here verifies it.
 fn signed() -> Auth {
     let key = KeyName::of([9; 32]);
@@ -53,7 +71,7 @@ fn signed() -> Auth {
 }
 
 /// An action that committed, one that was rejected over a fact that is not there, two feeds, of which one was signed and is about an
-/// operator, and a halt with all that a context has.
+/// operator, a message and its acknowledgement, and a halt with all that a context has.
 fn entries() -> Vec<Entry> {
     let act = |other: &str| {
         let params = json!({"account": "42", "amount": 5, "second": other});
@@ -75,6 +93,11 @@ fn entries() -> Vec<Entry> {
     let mut admin = world.state.feed(&fact, Some(value));
     admin.tag = Some(Tag([6; 12]));
     let operator = || AgentId::new("operator").unwrap();
+    let mut office = World::new(OFFICE, "tell", json!({"to": "ben", "text": "look"})).with_agent(&[]);
+    office.feed("Agent::\"ben\"", Some(json!({"org": "acme", "roles": [], "standing": "active", "trust": 1})));
+    let (action, decision) = (Box::new(office.request()), office.decide());
+    let message = (action.agent.clone(), Event::Action(Box::new(Decided { action, decision })));
+    let acknowledged = Event::Acknowledgement { messages: vec![MessageId(24)] };
     let given = Given {
         session: Some("ses_1".into()),
         because_of: vec![3, 70_000],
@@ -88,6 +111,8 @@ fn entries() -> Vec<Entry> {
         (act("nobody"), Context::default()),
         ((operator(), Event::Feed { write, held: None }), Context::default()),
         ((operator(), Event::Feed { write: admin, held: None }), Context::default()),
+        (message, Context::default()),
+        ((AgentId::new("ben").unwrap(), acknowledged), Context::default()),
         ((operator(), Event::Halt { scope: Scope::All, reason: "why".into() }), Context::new(given).unwrap()),
     ];
     let entry = |(at, ((by, event), context)): (u64, ((AgentId, Event), Context))| Entry {

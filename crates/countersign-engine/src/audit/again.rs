@@ -10,8 +10,10 @@ use countersign_core::decide::{Approval, GroupBlocked, Grouping, Snapshot, appro
 use countersign_core::decision::{Decision, ReadVersion, Write};
 use countersign_core::denial::check_denials;
 use countersign_core::fact::version_in_tag;
+use countersign_core::fence::check_holder;
 use countersign_core::identity::{Role, authorise, first_operator, role_to_feed};
 use countersign_core::limits::{BATCH_ACTIONS_MAX, GROUP_ACTIONS_MAX};
+use countersign_core::message::MessageId;
 use countersign_core::record::{Approved, Context, Decided, Entry, Event, Grouped};
 use countersign_core::state::State;
 use countersign_core::value::Value;
@@ -40,6 +42,7 @@ pub(super) fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry,
         Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. } => {
             effects::claimed_again(entry, state)?
         }
+        Event::Acknowledgement { messages } => acknowledged_again(entry, messages, state)?,
         Event::Session { writes } => sessions::session_again(entry, writes, state)?,
         Event::Reading { .. } => sessions::read_again(entry, event, state)?,
         Event::Group(recorded) => {
@@ -93,6 +96,7 @@ fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
         | Event::Claim { .. }
         | Event::Extension { .. }
         | Event::Withdrawal { .. }
+        | Event::Acknowledgement { .. }
         | Event::Done(_)
         | Event::Erased(_) => return Ok(()),
         Event::Batch { actions, is_atomic } => return check_size(actions.len(), *is_atomic),
@@ -217,6 +221,17 @@ fn check_size(actions: usize, is_atomic: bool) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("it has {actions} actions; the limit is {most}")),
     }
+}
+
+/// An acknowledgement: by its recipient, and of messages that waited for it. Leaves say all of that, so nothing erased excuses it.
+fn acknowledged_again(entry: &Entry, messages: &[MessageId], state: &State) -> Result<Event, Fault> {
+    let Entry { time_ms, by, auth, .. } = entry;
+    check_holder(state, by, auth, *time_ms).map_err(|refused| refused.to_string())?;
+    let pending = state.inboxes.pending(by, messages).map_err(|refused| refused.to_string())?;
+    if pending != messages {
+        return Err(format!("it acknowledges messages that did not wait for {by}").into());
+    }
+    Ok(entry.event.clone())
 }
 
 /// A rejected group decided again, as a whole.

@@ -83,6 +83,7 @@ impl Counters {
             | Event::Halt { .. }
             | Event::Resume { .. }
             | Event::Dispatch(_)
+            | Event::Acknowledgement { .. }
             | Event::Extension { .. }
             | Event::Withdrawal { .. }
             | Event::Session { .. }

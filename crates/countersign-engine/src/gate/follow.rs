@@ -1,7 +1,7 @@
 //! Following the log, and whether there still is one to follow.
 
 use super::{Gate, LogError, Shared};
-use crate::stream::{Follower, Moves};
+use crate::stream::{Arrivals, Follower, Moves};
 use crate::view::Synced;
 use std::sync::Arc;
 
@@ -21,6 +21,11 @@ impl Gate {
     /// Who is told when an effect moves.
     pub fn moves(&self) -> &Moves {
         self.shared.stream.moves()
+    }
+
+    /// Who is told when a message comes into an inbox, or what may be handed out of it changes.
+    pub fn arrivals(&self) -> &Arrivals {
+        self.shared.stream.arrivals()
     }
 
     /// Why nothing more can be entered, if so: a write failed, a stage died, or somebody else has the log. Nothing may leave then.

@@ -27,7 +27,7 @@ pub fn check(signed: &Signed, entry: &Entry, state: &State) -> Result<(), String
             event.kind()
         ));
     }
-    body::check(signed, event, state)
+    body::check(signed, entry, state)
 }
 
 fn asks_for(signed: &Signed, event: &Event) -> bool {
@@ -48,6 +48,7 @@ fn asks_for(signed: &Signed, event: &Event) -> bool {
         Event::Claim { .. } => posts("/v1/claims"),
         Event::Extension { claim, .. } => posts(&format!("/v1/claims/{claim}/extend")),
         Event::Withdrawal { claim } => posts(&format!("/v1/claims/{claim}/withdraw")),
+        Event::Acknowledgement { .. } => posts("/v1/inbox/ack"),
         Event::Settle(settle) => posts(&format!("/v1/effects/{}/resolve", settle.effect)),
         Event::Halt { .. } => posts("/v1/halts"),
         Event::Resume { .. } => posts("/v1/halts/resume"),

@@ -13,6 +13,7 @@ use countersign_core::fence::{Claim, ClaimId, Fences};
 use countersign_core::halt::{Halt, Halts, Scope};
 use countersign_core::hex;
 use countersign_core::ids::{AgentId, FactId, IdError};
+use countersign_core::message::{Inbox, Inboxes, Waiting};
 use countersign_core::record::{Entry, Leaf};
 use countersign_core::review::{Ended, Reviews};
 use countersign_core::state::HeldFeed;
@@ -28,6 +29,7 @@ pub(super) struct OpenWork {
     pub(super) fences: Fences,
     pub(super) effects: Effects,
     pub(super) held: BTreeMap<u64, HeldFeed>,
+    pub(super) inboxes: Inboxes,
 }
 
 impl OpenWork {
@@ -74,6 +76,12 @@ impl OpenWork {
         for (entry, held) in &self.held {
             lines.push(|out| write_held(out, *entry, held))?;
         }
+        lines.section("delivered")?;
+        lines.push(|out| out.u64(self.inboxes.next()))?;
+        lines.section("inboxes")?;
+        for (to, inbox) in self.inboxes.iter() {
+            lines.push(|out| write_inbox(out, to, inbox))?;
+        }
         Ok(())
     }
 }
@@ -107,6 +115,14 @@ pub(super) fn restore(fold: &mut Fold, section: &str, line: &[u8]) -> Result<boo
         "held" => {
             let (entry, held) = read_held(line)?;
             fold.state.restore_held(entry, held);
+        }
+        "delivered" => {
+            let next = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+            fold.state.inboxes.restore_next(next);
+        }
+        "inboxes" => {
+            let stored: StoredInbox = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+            fold.state.inboxes.restore(&stored.to, &stored.messages);
         }
         _ => return Ok(false),
     }
@@ -301,4 +317,30 @@ fn read_held(line: &[u8]) -> Result<(u64, HeldFeed), String> {
         at_ms: stored.at,
     };
     Ok((stored.entry, held))
+}
+
+/// The messages that wait for one recipient: the entry of each, and who sent it.
+fn write_inbox(out: &mut Canonical, to: &AgentId, inbox: Inbox<'_>) {
+    out.open('{');
+    out.key("messages");
+    out.open('[');
+    for Waiting { id, from } in inbox.iter() {
+        out.element();
+        out.open('[');
+        out.element();
+        out.u64(id.0);
+        out.element();
+        out.string(from.as_str());
+        out.close(']');
+    }
+    out.close(']');
+    out.key("to");
+    out.string(to.as_str());
+    out.close('}');
+}
+
+#[derive(Deserialize)]
+struct StoredInbox {
+    messages: Vec<(u64, AgentId)>,
+    to: AgentId,
 }

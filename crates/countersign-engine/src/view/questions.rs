@@ -9,6 +9,7 @@ use countersign_core::fence::{Claim, ClaimId};
 use countersign_core::halt::{Halt, Scope};
 use countersign_core::identity::{Holder, KeyName};
 use countersign_core::ids::{AgentId, FactId, PactName};
+use countersign_core::message::Inbox;
 use countersign_core::pact::Pact;
 use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::state::{HeldFeed, PublishError, ReadState as _, State};
@@ -31,6 +32,8 @@ pub struct Counts {
     pub dispatched: usize,
     /// Effects in doubt.
     pub in_doubt: usize,
+    /// Messages that wait for their recipients.
+    pub messages: usize,
 }
 
 impl View {
@@ -128,6 +131,11 @@ impl View {
         self.rest.latest_of(entry)
     }
 
+    /// The messages that wait for an agent, oldest first.
+    pub fn waiting_for(&self, agent: &AgentId) -> Inbox<'_> {
+        self.rest.inboxes.waiting_for(agent)
+    }
+
     /// What is halted.
     pub fn halts_in_force(&self) -> impl Iterator<Item = (&Scope, &Halt)> {
         self.rest.halts.iter()
@@ -157,10 +165,11 @@ impl Synced<'_> {
 
     /// How many of each there are.
     pub fn counts(&self) -> Counts {
-        let State { pacts, halts, held, effects, .. } = &self.rest;
+        let State { pacts, halts, held, effects, inboxes, .. } = &self.rest;
         let facts = self.live().facts.len_as_of(self.position);
         let (pacts, halts, held_feeds) = (pacts.len(), halts.len(), held.len());
-        let mut counts = Counts { facts, pacts, halts, held_feeds, ..Counts::default() };
+        let messages = inboxes.len();
+        let mut counts = Counts { facts, pacts, halts, held_feeds, messages, ..Counts::default() };
         for (_, effect) in effects.open() {
             match effect.phase {
                 Phase::Cooling { .. } => counts.cooling += 1,

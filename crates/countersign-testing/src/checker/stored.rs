@@ -6,7 +6,7 @@ use cbor4ii::core::dec::Decode as _;
 use cbor4ii::core::utils::SliceReader;
 use serde_json::{Map, Value as Json, json};
 
-const MEMBERS: [&str; 33] = [
+const MEMBERS: [&str; 36] = [
     "v",
     "kind",
     "commitment",
@@ -41,9 +41,12 @@ const MEMBERS: [&str; 33] = [
     "batch",
     "actions",
     "keys",
+    "to",
+    "from",
+    "acknowledged",
 ];
 
-const KINDS: [&str; 25] = [
+const KINDS: [&str; 26] = [
     "action",
     "approval",
     "claim",
@@ -69,6 +72,7 @@ const KINDS: [&str; 25] = [
     "group",
     "reading",
     "session",
+    "acknowledgement",
 ];
 
 const VERDICTS: [&str; 7] = ["committed", "failed", "in_doubt", "in_flight", "rejected", "review", "settled"];

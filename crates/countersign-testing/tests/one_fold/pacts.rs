@@ -88,6 +88,26 @@ call = { mcp = "shop", tool = "move" }
 id = "note-is-open"
 that = 'resource.open'
 
+[action.tell]
+resource = 'Note::"{note}"'
+allow = 'true'
+set = { open = "resource.open" }
+deliver = { to = "ben", body = ["text"] }
+
+[[action.tell.require]]
+id = "note-is-open"
+that = 'resource.open'
+
+[action.ask_tell]
+resource = 'Note::"{note}"'
+allow = 'true'
+deliver = { to = "ann" }
+
+[[action.ask_tell.require]]
+id = "note-is-closed"
+that = '!resource.open'
+on_fail = "review"
+
 [action.debit]
 resource = 'Row::"{note}"'
 reads.page = 'Note::"{note}"'
@@ -121,7 +141,7 @@ id = "note-is-open"
 that = 'resource.open'
 "#;
 
-pub const ACTIONS: [&str; 7] = ["write", "close", "ask", "ask_mail", "mail", "debit", "move"];
+pub const ACTIONS: [&str; 9] = ["write", "close", "ask", "ask_mail", "mail", "debit", "move", "tell", "ask_tell"];
 
 pub fn pact(rules: &str, actions: &[&str], version: u64) -> String {
     let params = |action: &&str| {

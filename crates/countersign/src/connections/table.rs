@@ -47,6 +47,8 @@ pub struct Slot {
     is_proved: AtomicBool,
     cut: AtomicU8,
     told: Notify,
+    is_ending: AtomicBool,
+    ending: Notify,
     peer: Option<IpAddr>,
     body_within: Duration,
     /// Set once TLS is spoken: with the client's certificate, if it has shown one.
@@ -62,6 +64,8 @@ impl Slot {
             is_proved: AtomicBool::new(false),
             cut: AtomicU8::new(Cut::No as u8),
             told: Notify::new(),
+            is_ending: AtomicBool::new(false),
+            ending: Notify::new(),
             peer,
             body_within,
             secured: OnceLock::new(),
@@ -159,6 +163,20 @@ impl Slot {
         cut == Cut::Anyway as u8 || cut == Cut::UnlessWorking as u8 && self.state() != State::Working
     }
 
+    fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+        self.ending.notify_waiters();
+    }
+
+    /// Resolves when the server ends: an answer that goes on for as long as it is read must not be waited for.
+    pub async fn ending(&self) {
+        // Registered before the look, so that an end in between is not missed.
+        let ending = self.ending.notified();
+        if !self.is_ending.load(Ordering::Relaxed) {
+            ending.await;
+        }
+    }
+
     /// Resolves when it is to end.
     pub(super) async fn told(&self) {
         self.told.notified().await;
@@ -245,6 +263,7 @@ impl Table {
     pub(super) fn tell_all(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
         for slot in self.places().taken.values() {
+            slot.end();
             match slot.state() {
                 State::Head | State::Idle => slot.cut(Cut::UnlessWorking),
                 State::Body | State::Working => slot.told.notify_one(),

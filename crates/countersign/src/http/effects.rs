@@ -40,6 +40,11 @@ pub type Wait = Result<Query<WaitQuery>, QueryRejection>;
 /// Reads how long a request may wait.
 pub fn wait_of(query: Wait) -> Result<Duration, HttpError> {
     let Query(WaitQuery { wait_ms }) = query.map_err(|error| bad_query(&error))?;
+    wait(wait_ms)
+}
+
+/// How long a request may wait, if it may wait for so long.
+pub fn wait(wait_ms: u64) -> Result<Duration, HttpError> {
     if wait_ms > WAIT_MS_MAX {
         let message = format!("`wait_ms` is {wait_ms}; a request waits {WAIT_MS_MAX} ms at most");
         return Err(HttpError::new(ErrorCode::InvalidPath, message, "wait for less, and ask again"));

@@ -184,6 +184,7 @@ impl From<Refusal> for HttpError {
                 SessionRefusal::NotOpen(_) | SessionRefusal::OfAnother(..) | SessionRefusal::TakenOver(_),
             ) => (Code::SessionNotFound, "open a session with POST /v1/sessions, and read in that one"),
             Refusal::Session(_) => (Code::ReadingRefused, "read with shorter arguments"),
+            Refusal::Acknowledge(_) => (Code::InvalidField, "name messages of your inbox, a page at a time"),
             Refusal::Fenced { .. } => (Code::FeedFenced, "see GET /v1/effects for what is in flight"),
             Refusal::ClockSteady => (Code::ClockSteady, "nothing to do; see /readyz"),
         };

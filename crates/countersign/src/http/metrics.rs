@@ -210,6 +210,7 @@ fn gate_text(out: &mut String, gate: &Gate) {
         ("countersign_halts", "Scopes that are halted.", counts.halts as u64),
         ("countersign_held_feeds", "Feeds that wait for a fence to end.", counts.held_feeds as u64),
         ("countersign_waiting", "Actions that wait for a fence to end.", gate.waiting()),
+        ("countersign_messages", "Messages that wait for their recipients.", counts.messages as u64),
         ("countersign_queue_length", "Requests that wait to be decided.", gate.queued() as u64),
         (
             "countersign_queue_capacity",

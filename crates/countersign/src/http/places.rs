@@ -31,6 +31,11 @@ impl Places {
         Self::new(64, 256)
     }
 
+    /// Places for inboxes that are followed as they fill: each keeps a connection for as long as it is read.
+    pub fn of_followed() -> Arc<Self> {
+        Self::new(4, 128)
+    }
+
     fn new(per_agent: usize, in_all: usize) -> Arc<Self> {
         Arc::new(Self { per_agent, in_all, taken: Mutex::default() })
     }

@@ -2,7 +2,8 @@
 //! built, the guard decides and bodies are read.
 
 use super::{
-    App, actions, agents, batch, claims, effects, facts, halts, keys, ledger, log, pacts, reviews, service, sessions,
+    App, actions, agents, batch, claims, effects, facts, halts, inbox, keys, ledger, log, pacts, reviews, service,
+    sessions,
 };
 use axum::Router;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -32,6 +33,8 @@ fn handler(route: &Route) -> MethodRouter<Arc<App>> {
         Operation::OpenSession => on(method, sessions::open),
         Operation::CloseSession => on(method, sessions::close),
         Operation::Read => on(method, sessions::read),
+        Operation::GetInbox => on(method, inbox::list),
+        Operation::Acknowledge => on(method, inbox::acknowledge),
         Operation::ListFacts => on(method, facts::list),
         Operation::GetFact => on(method, facts::get),
         Operation::PutFact => on(method, facts::put),

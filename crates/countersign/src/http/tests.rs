@@ -16,6 +16,7 @@ mod delegated;
 mod effects;
 mod errors;
 mod faults;
+mod inbox;
 mod keys;
 mod ledger;
 mod routes;

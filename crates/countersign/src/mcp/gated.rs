@@ -276,7 +276,7 @@ impl GateClient {
     }
 
     /// What a client is told of a verdict, and of a call that is not over by which word to ask for it.
-    fn told(&self, knows: Knows<'_>, verdict: &Verdict, word: Word<'_>) -> Result<Raw, Refusal> {
+    pub(super) fn told(&self, knows: Knows<'_>, verdict: &Verdict, word: Word<'_>) -> Result<Raw, Refusal> {
         let verdict = &self.with_whole_commands(verdict);
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
         let put = |object: &mut Value, name: &str, value: Value| {
@@ -303,7 +303,7 @@ impl GateClient {
 }
 
 /// The word by which a client asks for a call that is not over: one that it has already, or one of the session's.
-enum Word<'a> {
+pub(super) enum Word<'a> {
     Given(&'a str),
     New(&'a Observations),
 }

@@ -1,6 +1,7 @@
 //! Which tools the published pacts map: which action a call of one stands for, and which tool reads a fact.
 
 use super::gate::PACT_NAME;
+use super::messages::Sending;
 use super::names::Names;
 use crate::client::{Call, Client, escape};
 use anyhow::Result;
@@ -22,6 +23,8 @@ pub struct Mapping {
     sources: BTreeMap<String, Source>,
     /// Servers at which the calls of some action rest on what is there.
     relied_on: BTreeSet<String>,
+    /// The action types that send messages.
+    messages: Vec<Sending>,
     /// Pacts that this program cannot read: name and text.
     unread: Vec<(String, String)>,
     /// The hashes of the pacts that it was read from.
@@ -110,8 +113,22 @@ impl Mapping {
         calls.chain(self.sources.values().map(|source| source.upstream.as_str()))
     }
 
+    /// The action types that send messages.
+    pub fn messages(&self) -> &[Sending] {
+        &self.messages
+    }
+
     fn add(&mut self, pact: &Pact) {
         self.relied_on.extend(pact.readings.values().map(|reading| reading.upstream.to_string()));
+        for (name, action) in pact.actions.iter().filter(|(_, action)| action.deliver.is_some()) {
+            self.messages.push(Sending {
+                pact: pact.name.to_string(),
+                action: name.to_string(),
+                doc: action.doc.clone(),
+                params: action.params.schema.clone(),
+                reads: action.reads.iter().map(|read| read.ty.clone()).collect(),
+            });
+        }
         for (name, action) in &pact.actions {
             let Some(call) = &action.call else { continue };
             let facts = action.reads.iter().filter_map(|read| read.outside.as_ref());

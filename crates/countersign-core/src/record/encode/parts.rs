@@ -74,6 +74,7 @@ pub(super) fn facts_of(event: &Event) -> Vec<&FactId> {
         | Event::Resume { .. }
         | Event::Dispatch(_)
         | Event::Settle(_)
+        | Event::Acknowledgement { .. }
         | Event::Claim { .. }
         | Event::Extension { .. }
         | Event::Withdrawal { .. }

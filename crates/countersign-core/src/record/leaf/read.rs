@@ -15,8 +15,8 @@ use minicbor::encode::Write as Sink;
 /// Whether a leaf of this kind may have this member.
 fn may_have(kind: Kind, member: u8) -> bool {
     use Kind::{
-        Action, Approval, Batch, Confirm, Dispatch, Erasure, Expiry, Extension, Feed, Genesis, Group, Halt, Held, Pact,
-        Reading, Refusal, Resume, Rotation, Session, Settle, Shadow, Withdrawal,
+        Acknowledgement, Action, Approval, Batch, Confirm, Dispatch, Erasure, Expiry, Extension, Feed, Genesis, Group,
+        Halt, Held, Pact, Reading, Refusal, Resume, Rotation, Session, Settle, Shadow, Withdrawal,
     };
     match member {
         0..=6 | 20..=25 | 29 => true,
@@ -38,6 +38,9 @@ fn may_have(kind: Kind, member: u8) -> bool {
         30 => matches!(kind, Action | Shadow),
         31 => matches!(kind, Batch | Group),
         32 => kind == Group,
+        33 => may_have(kind, 7),
+        34 => kind == Approval,
+        35 => kind == Acknowledgement,
         _ => false,
     }
 }
@@ -128,12 +131,23 @@ pub(super) fn read(bytes: &[u8]) -> Result<Leaf, DecodeError> {
             29 => leaf.request = Some(read_array(&mut from)?),
             30 => leaf.batch = Some(from.u64()?),
             31 => leaf.actions = Some(read_list(&mut from, 1, |from| Ok(Digest(read_array(from)?)))?),
-            _ => leaf.keys = Some(read_list(&mut from, 1, read_array)?),
+            32 => leaf.keys = Some(read_list(&mut from, 1, read_array)?),
+            33 => leaf.to = Some(from.str()?.parse()?),
+            34 => leaf.from = Some(from.str()?.parse()?),
+            _ => leaf.acknowledged = Some(read_list(&mut from, 1, |from| Ok(from.u64()?))?),
         }
     }
     leaf.context = Context::new(given)?;
     if leaf.erased.as_ref().is_some_and(|erased| erased.is_empty() || !erased.is_sorted_by(|a, b| a < b)) {
         return Err(DecodeError::Erased);
+    }
+    if leaf.acknowledged.as_ref().is_some_and(|named| named.is_empty() || !named.is_sorted_by(|a, b| a < b)) {
+        return Err(DecodeError::Acknowledged);
+    }
+    // Only what committed delivers, and an approval says whose action it executes.
+    let is_from_another = leaf.kind == Kind::Approval && leaf.to.is_some();
+    if leaf.to.is_some() && leaf.verdict != Some(LeafVerdict::Committed) || leaf.from.is_some() != is_from_another {
+        return Err(DecodeError::Delivery);
     }
     if !leaf.deletes.is_sorted_by(|a, b| a < b) {
         return Err(DecodeError::NotCanonical);
@@ -163,6 +177,7 @@ fn read_common(from: &mut Decoder<'_>) -> Result<(u64, Leaf), DecodeError> {
     let code = from.u8()?;
     let auth = LeafAuth::from_code(code).ok_or(DecodeError::Auth(code))?;
     let leaf = Leaf {
+        acknowledged: None,
         action: None,
         actions: None,
         auth,
@@ -174,6 +189,7 @@ fn read_common(from: &mut Decoder<'_>) -> Result<(u64, Leaf), DecodeError> {
         deletes: Vec::new(),
         effect: None,
         erased: None,
+        from: None,
         held: None,
         identity: None,
         index,
@@ -187,6 +203,7 @@ fn read_common(from: &mut Decoder<'_>) -> Result<(u64, Leaf), DecodeError> {
         review: None,
         scope: None,
         time,
+        to: None,
         verdict: None,
         writes: None,
     };

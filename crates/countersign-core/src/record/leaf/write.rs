@@ -4,7 +4,7 @@ use super::Leaf;
 use crate::action::{Action, KeyDigest};
 use crate::decision::{PactRef, ReadVersion, Write};
 use crate::identity::{Auth, RequestDigest, Signed};
-use crate::ids::{Digest, PactName, Tag};
+use crate::ids::{AgentId, Digest, PactName, Tag};
 use crate::record::context::{Context, Given};
 use crate::record::{Entry, Event, FORMAT, Kind, LeafAuth, LeafIdentity, LeafVerdict};
 use minicbor::Encoder;
@@ -39,6 +39,15 @@ pub(in crate::record) struct Fields<'a> {
     batch: Option<u64>,
     actions: Option<Ids<'a>>,
     keys: Option<Keys<'a>>,
+    delivery: Option<Delivered<'a>>,
+    acknowledged: Option<Cow<'a, [u64]>>,
+}
+
+/// Whom a message went to, and who sent it where that is not who made the entry.
+#[derive(Clone, Copy)]
+struct Delivered<'a> {
+    to: &'a str,
+    from: Option<&'a str>,
 }
 
 /// The ids of actions, wherever they are.
@@ -112,10 +121,14 @@ impl<'a> Fields<'a> {
             batch: event.batch(),
             actions: None,
             keys: None,
+            delivery: None,
+            acknowledged: None,
         };
         if let Some(decision) = event.decision() {
             fields.pact = decision.pact.as_ref().map(lend);
             fields.reads = Some(Versions::Reads(&decision.reads));
+            fields.delivery =
+                decision.message.as_ref().map(|message| Delivered { to: message.to.as_str(), from: None });
         }
         match event {
             Event::Action(decided) => {
@@ -123,6 +136,8 @@ impl<'a> Fields<'a> {
             }
             Event::Approval(approved) => {
                 (fields.action, fields.review) = (Some(&approved.action.id), Some(approved.shown.review.0));
+                let from = Some(approved.action.agent.as_str());
+                fields.delivery = fields.delivery.map(|delivered| Delivered { from, ..delivered });
             }
             Event::Refusal { review, .. } | Event::Expiry { review } => fields.review = Some(review.0),
             Event::Extension { claim, .. } | Event::Withdrawal { claim } => fields.claim = Some(claim.0),
@@ -134,6 +149,9 @@ impl<'a> Fields<'a> {
             Event::Pact(pact) => fields.pact = Some((&pact.name, pact.version, &pact.hash)),
             Event::Halt { scope, .. } | Event::Resume { scope, .. } => {
                 fields.scope = Some(Cow::Owned(scope.to_string()));
+            }
+            Event::Acknowledgement { messages } => {
+                fields.acknowledged = Some(messages.iter().map(|message| message.0).collect());
             }
             Event::Batch { actions, .. } => fields.actions = Some(Ids::List(actions)),
             Event::Group(group) => {
@@ -180,6 +198,11 @@ impl<'a> Fields<'a> {
             batch: leaf.batch,
             actions: leaf.actions.as_deref().map(Ids::List),
             keys: leaf.keys.as_deref().map(Keys::List),
+            delivery: leaf
+                .to
+                .as_ref()
+                .map(|to| Delivered { to: to.as_str(), from: leaf.from.as_ref().map(AgentId::as_str) }),
+            acknowledged: leaf.acknowledged.as_deref().map(Cow::Borrowed),
         }
     }
 
@@ -211,6 +234,9 @@ impl<'a> Fields<'a> {
             self.batch.is_some(),
             self.actions.is_some(),
             self.keys.is_some(),
+            self.delivery.is_some(),
+            self.delivery.is_some_and(|delivered| delivered.from.is_some()),
+            self.acknowledged.is_some(),
         ];
         7 + optional.into_iter().filter(|is_there| *is_there).fold(0, |count, _| count + 1)
     }
@@ -273,6 +299,16 @@ impl<'a> Fields<'a> {
             out.u8(29)?.bytes(request)?;
         }
         self.write_batch(&mut out)?;
+        if let Some(Delivered { to, from }) = self.delivery {
+            out.u8(33)?.str(to)?;
+            if let Some(from) = from {
+                out.u8(34)?.str(from)?;
+            }
+        }
+        if let Some(acknowledged) = &self.acknowledged {
+            out.u8(35)?;
+            write_numbers(&mut out, acknowledged)?;
+        }
         Ok(out.into_writer())
     }
 

@@ -6,19 +6,20 @@
 
 use countersign_core::call::{Evidence, Found, FoundCode, Outcome};
 use countersign_core::identity::Signed;
-use countersign_core::ids::FactId;
+use countersign_core::ids::{AgentId, FactId};
 use countersign_core::json::parse_object_exact;
 use countersign_core::limits::APPROVAL_EXPIRES_MS;
-use countersign_core::record::{Approved, Event, Settle};
+use countersign_core::message::MessageId;
+use countersign_core::record::{Approved, Entry, Event, Settle};
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 /// Checks that an entry says what the body of its signed request asked for.
-pub(super) fn check(signed: &Signed, event: &Event, state: &State) -> Result<(), String> {
+pub(super) fn check(signed: &Signed, entry: &Entry, state: &State) -> Result<(), String> {
     let text = signed.body.as_deref();
-    match event {
+    match &entry.event {
         // The body is beside the signature, and the entry is decided again from it.
         Event::Action(_) if text.is_some() => Err(otherwise("another body than the action's own")),
         // A batch keeps digests in place of its body.
@@ -44,6 +45,9 @@ pub(super) fn check(signed: &Signed, event: &Event, state: &State) -> Result<(),
         }),
         Event::Extension { .. } => with(signed, |asked| asked.span("for_ms").map(drop)),
         Event::Withdrawal { .. } => with(signed, |_| Ok(())),
+        Event::Acknowledgement { messages } => {
+            with(signed, |asked| check_acknowledged(asked, messages, &entry.by, state))
+        }
         Event::Settle(settle) => with(signed, |asked| check_resolved(asked, settle)),
         Event::Erasure { entries, reason, .. } => with(signed, |asked| check_erasure(asked, entries, reason, state)),
         // The clock is confirmed without a body, and the rest is not asked for by anyone.
@@ -172,6 +176,17 @@ fn check_erasure(asked: &mut Asked, erased: &[u64], reason: &str, state: &State)
     let is_asked = erased.iter().all(|entry| named.contains(entry));
     let is_all = named.iter().all(|entry| erased.binary_search(entry).is_ok() || state.erased.contains(*entry));
     if is_asked && is_all { Ok(()) } else { Err(otherwise("other entries")) }
+}
+
+/// An acknowledgement takes what was named, and of that what still waited.
+fn check_acknowledged(asked: &mut Asked, messages: &[MessageId], by: &AgentId, state: &State) -> Result<(), String> {
+    let named = asked.take("messages").and_then(|named| {
+        named.as_array()?.iter().map(|name| name.as_str()?.parse().ok()).collect::<Option<Vec<MessageId>>>()
+    });
+    match state.inboxes.pending(by, &named.unwrap_or_default()) {
+        Ok(pending) if pending == messages => Ok(()),
+        _ => Err(otherwise("other messages")),
+    }
 }
 
 fn facts_in(named: &[Value]) -> Option<Vec<FactId>> {

@@ -51,6 +51,8 @@ const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/sessions", "/v1/sessions", "agent"),
     ("POST", "/v1/sessions/{session}/close", "/v1/sessions/ses_1/close", "agent"),
     ("POST", "/v1/sessions/{session}/readings", "/v1/sessions/ses_1/readings", "agent"),
+    ("GET", "/v1/inbox", "/v1/inbox", "agent"),
+    ("POST", "/v1/inbox/ack", "/v1/inbox/ack", "agent"),
     ("GET", "/v1/effects", "/v1/effects", "agent reviewer auditor admin"),
     ("GET", "/v1/effects/{effect}", "/v1/effects/eff_1", "agent reviewer auditor admin"),
     ("POST", "/v1/effects/{effect}/resolve", "/v1/effects/eff_1/resolve", "reviewer"),

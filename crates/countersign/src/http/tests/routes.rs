@@ -17,6 +17,7 @@ fn well_formed(operation: Operation) -> String {
         Operation::Erase => json!({"entries": [1], "reason": "x"}),
         Operation::Approve => json!({"shown": "shw1.AAAA"}),
         Operation::Claim => json!({"facts": ["Account::\"42\""], "for_ms": 1, "reason": "x"}),
+        Operation::Acknowledge => json!({"messages": ["msg_1"]}),
         Operation::ExtendClaim => json!({"for_ms": 1}),
         Operation::Read => json!({"upstream": "bank", "tool": "get_account", "arguments": {}}),
         Operation::ResolveEffect => json!({"outcome": "settled", "reason": "x"}),

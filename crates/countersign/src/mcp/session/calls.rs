@@ -7,6 +7,7 @@ use crate::mcp::delivery::Delivery;
 use crate::mcp::gate::{Calling, Decided};
 use crate::mcp::gated::CONTINUE;
 use crate::mcp::message::{INVALID_PARAMS, Members, Message, OWN_CODES, Raw, SERVER_ERROR, UPSTREAM_FAILED, raw};
+use crate::mcp::messages::{INBOX, SEND};
 use crate::mcp::names::Names;
 use crate::mcp::observed;
 use crate::mcp::readings::{Resource, add_text, named_session, warnings};
@@ -77,17 +78,20 @@ impl Session {
             return self.answer_error(&id, INVALID_PARAMS, "the call names no tool").await;
         };
         if name == CONTINUE {
-            return self.go_on(id, &params, message.place);
+            return self.own_tool(CONTINUE, id, &params, message.place);
+        }
+        if self.calls.len() >= CALLS_MAX {
+            let why = format!("{CALLS_MAX} calls are under way already; call again when some were answered");
+            return self.answer_error(&id, NOT_SENT, &why).await;
+        }
+        if let Some(own) = [INBOX, SEND].into_iter().find(|own| name == *own) {
+            return self.own_tool(own, id, &params, message.place);
         }
         let Some((slot, tool)) = self.route(&name) else {
             return self.answer(Message::result(&id, Refusal::unknown(&name).result())).await;
         };
         let Some(found) = self.slots.get(slot) else { return };
         let is_listed = found.is_listed();
-        if self.calls.len() >= CALLS_MAX {
-            let why = format!("{CALLS_MAX} calls are under way already; call again when some were answered");
-            return self.answer_error(&id, NOT_SENT, &why).await;
-        }
         // From here on, before anything is waited for: what is read after the call has come does not count for it.
         let arguments = params.get("arguments").map(RawValue::get).unwrap_or_default();
         let delivery = self.seen.session.begin((self.name(slot), &tool), arguments, &params, message.place);
@@ -153,12 +157,13 @@ impl Session {
         });
     }
 
-    /// The client asks what became of a call that was not over.
-    fn go_on(&mut self, id: Raw, params: &Members, place: u64) {
+    /// The client calls a tool of the gateway's own: it asks what became of a call that was not over, or reads or sends messages.
+    fn own_tool(&mut self, name: &'static str, id: Raw, params: &Members, place: u64) {
         let call = self.next_id();
         let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
         let seen = Arc::clone(&self.seen);
         let arguments = params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default();
+        let key = params.object("_meta").and_then(|meta| meta.object(MEMBER)?.text("idempotency_key"));
         let delivery = seen.session.begin_asking(named_session(params).as_ref(), place);
         let state = CallState {
             id,
@@ -170,7 +175,8 @@ impl Session {
         };
         self.calls.insert(call, state);
         tokio::task::spawn_blocking(move || {
-            let verdict = gateway.gate.go_on(&arguments, &seen, &delivery).map(Decided::Answer);
+            let answer = gateway.gate.own_tool((name, arguments.as_str()), key, (&*seen, &*delivery));
+            let verdict = answer.map(Decided::Answer);
             delivery.is_decided();
             let _ = verdicts.blocking_send(Verdict::Call { call, verdict, at: Instant::now() });
         });

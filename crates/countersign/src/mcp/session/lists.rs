@@ -46,7 +46,9 @@ impl Session {
                     may_go_on |= !shown.is_empty() && gateway.gate.makes_calls_of(upstream);
                     all.extend(shown);
                 }
-                all.extend(may_go_on.then(continue_tool));
+                let messages = gateway.gate.message_tools();
+                all.extend((may_go_on || !messages.is_empty()).then(continue_tool));
+                all.extend(messages);
                 result.set("tools", raw(&all));
                 answer.set_result(result.to_raw());
                 answer
