@@ -1,7 +1,7 @@
 //! Keys that were read lately, each thread for itself. A name stands for one key for ever, so remembering what it stands for changes
 //! nothing but the time: reading the name and unpacking the key take about a fifth of what a verification takes.
 //!
-//! Places are few and found by the name itself. Whoever makes names that fall on one place makes the gate read them again, as it did before.
+//! Places are few and found by the name itself. Names that are made to fall on one place are read again each time, as all were before.
 
 use countersign_core::identity::{KeyName, KeyNameError};
 use ed25519_dalek::{SignatureError, VerifyingKey};
