@@ -335,6 +335,12 @@ impl Action {
         self.bound = Some((pact, self.bind_by(kind)));
     }
 
+    /// The same without what its parameters were bound to, which can take many times the room of its body: for what is kept in memory
+    /// while it waits. They are bound again when they are needed.
+    pub fn unbound(self) -> Self {
+        Self { bound: None, ..self }
+    }
+
     /// The binding by the action type of the pact with this hash: the one made ahead, if it was by that pact.
     pub(crate) fn binding(&self, pact: &Digest, kind: &ActionType) -> Cow<'_, Binding> {
         match &self.bound {

@@ -81,6 +81,11 @@ pub const REVIEWS_MAX: usize = 1024;
 /// Most actions of one agent that wait for a person at a time: no one takes the places of others.
 pub const REVIEWS_PER_AGENT_MAX: usize = 256;
 
+/// Most bytes of bodies of the actions that wait for a person, and of those of one agent: each body is kept in memory.
+pub const REVIEWS_BYTES_MAX: usize = 1 << 27;
+/// The same of one agent.
+pub const REVIEWS_BYTES_PER_AGENT_MAX: usize = 1 << 24;
+
 /// How many ended reviews are remembered, to say how they ended and to answer a repeated key with what became of it.
 pub const CLOSED_REVIEWS_MAX: usize = 65_536;
 

@@ -7,7 +7,10 @@
 use crate::action::{Action, Observed};
 use crate::decision::PactRef;
 use crate::ids::{ActionId, AgentId, FactId, numbered};
-use crate::limits::{CLOSED_REVIEWS_MAX, REASON_BYTES_MAX, REVIEW_EXPIRES_MS, REVIEWS_MAX, REVIEWS_PER_AGENT_MAX};
+use crate::limits::{
+    CLOSED_REVIEWS_MAX, REASON_BYTES_MAX, REVIEW_EXPIRES_MS, REVIEWS_BYTES_MAX, REVIEWS_BYTES_PER_AGENT_MAX,
+    REVIEWS_MAX, REVIEWS_PER_AGENT_MAX,
+};
 use crate::reason::{Drift, Reason};
 use crate::utc::Utc;
 use smol_str::SmolStr;
@@ -213,10 +216,20 @@ impl Reviews {
 
     /// Whether no more actions of an agent can be parked at this time.
     pub fn is_full_for(&self, agent: &AgentId, now_ms: u64) -> bool {
-        let waiting = || self.open.values().filter(|parked| parked.expires_at_ms >= now_ms);
-        let is_of_agent = |parked: &&Parked| parked.action.agent == *agent;
-        self.open.len() >= REVIEWS_PER_AGENT_MAX
-            && (waiting().count() >= REVIEWS_MAX || waiting().filter(is_of_agent).count() >= REVIEWS_PER_AGENT_MAX)
+        let (mut all, mut of_agent) = ((0_usize, 0_usize), (0_usize, 0_usize));
+        let add = |sum: &mut (usize, usize), parked: &Parked| {
+            *sum = (sum.0.saturating_add(1), sum.1.saturating_add(parked.action.body.len()));
+        };
+        for parked in self.open.values().filter(|parked| parked.expires_at_ms >= now_ms) {
+            add(&mut all, parked);
+            if parked.action.agent == *agent {
+                add(&mut of_agent, parked);
+            }
+        }
+        all.0 >= REVIEWS_MAX
+            || all.1 >= REVIEWS_BYTES_MAX
+            || of_agent.0 >= REVIEWS_PER_AGENT_MAX
+            || of_agent.1 >= REVIEWS_BYTES_PER_AGENT_MAX
     }
 
     /// The review, if it still waits.

@@ -351,7 +351,8 @@ impl Sequencer {
         let since_ms = since.unwrap_or(now_ms);
         if let Some(until_ms) = self.waits(&action, &decision, since_ms, now_ms) {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
-            return self.waiting.enter(Waiter { what: Waits::Action(action, sought), reply, since_ms, wakes_at_ms });
+            let what = Waits::Action(Box::new(action.unbound()), sought);
+            return self.waiting.enter(Waiter { what, reply, since_ms, wakes_at_ms });
         }
         keys.insert(action.agent.smol(), key, Seen::new(&action.id, self.state.next_entry, now_ms));
         let (by, auth) = (action.agent.clone(), action.auth.clone());

@@ -57,7 +57,7 @@ use rate::{RateSettings, Rates};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// What all handlers share.
 pub struct App {
@@ -212,6 +212,28 @@ impl App {
         }
     }
 
+    /// The same for what must not wait behind readers of the log: who halts a gate is known by this.
+    async fn urgent<T: Send + 'static, E: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Gate) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, HttpError>
+    where
+        HttpError: From<E>,
+    {
+        static PLACES: Semaphore = Semaphore::const_new(URGENT);
+        let place = PLACES.acquire().await.map_err(|error| HttpError::internal(error.to_string()))?;
+        let (gate, (tell, told)) = (Arc::clone(&self.gate), oneshot::channel());
+        let run = move || {
+            // Whoever asked may have gone.
+            let _ = tell.send(work(&gate));
+        };
+        let named = std::thread::Builder::new().name("urgent".into());
+        named.spawn(run).map_err(|error| HttpError::internal(error.to_string()))?;
+        let done = told.await.map_err(|error| HttpError::internal(error.to_string()));
+        drop(place);
+        Ok(done??)
+    }
+
     /// Runs what may wait on a disk away from the threads that serve.
     async fn blocking<T: Send + 'static, E: Send + 'static>(
         &self,
@@ -225,6 +247,9 @@ impl App {
         Ok(done.map_err(|error| HttpError::internal(error.to_string()))??)
     }
 }
+
+/// How many urgent things are done at a time.
+const URGENT: usize = 4;
 
 /// The receipt of a new entry, as it goes on the wire.
 fn receipt(entered: &Entered) -> Option<String> {

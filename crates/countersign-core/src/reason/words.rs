@@ -18,7 +18,8 @@ use crate::expression::EvalError;
 use crate::ids::FactId;
 use crate::limits::{
     CALL_TEXT_BYTES_MAX, EFFECTS_BYTES_MAX, EFFECTS_BYTES_PER_AGENT_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX,
-    FACT_BYTES_MAX, ID_BYTES_MAX, READINGS_MAX, REVIEWS_MAX, REVIEWS_PER_AGENT_MAX,
+    FACT_BYTES_MAX, ID_BYTES_MAX, READINGS_MAX, REVIEWS_BYTES_MAX, REVIEWS_BYTES_PER_AGENT_MAX, REVIEWS_MAX,
+    REVIEWS_PER_AGENT_MAX,
 };
 use crate::session::HeldTurn;
 use crate::utc::{Span, Utc};
@@ -172,7 +173,10 @@ impl Reason {
             }
             Self::PreconditionFailed { failed } => not_held(failed),
             Self::TooManyReviews => format!(
-                "{REVIEWS_MAX} actions, or {REVIEWS_PER_AGENT_MAX} of one agent, already wait for a person, which is the limit"
+                "{REVIEWS_MAX} actions, or {REVIEWS_PER_AGENT_MAX} of one agent, already wait for a person, which is the limit; so are {} \
+                 MiB of their requests, or {} MiB of one agent's",
+                REVIEWS_BYTES_MAX >> 20,
+                REVIEWS_BYTES_PER_AGENT_MAX >> 20
             ),
             Self::BudgetExceeded { budget, agent, used, max, amount, .. } => {
                 let of = agent.as_ref().map_or_else(String::new, |agent| format!(" of {agent}"));
@@ -276,7 +280,8 @@ impl Reason {
             Self::TurnHeld { held } if held.in_doubt => {
                 let effect = held.effect;
                 return format!(
-                    "nothing was sent; call again in half a minute, or an operator finds out what became of {effect} and says so: {}",
+                    "nothing was sent. If {effect} was this very call, do not make it again: it may have been carried out. Otherwise call \
+                     again in half a minute, or an operator finds out what became of {effect} and says so: {}",
                     resolving(effect)
                 );
             }

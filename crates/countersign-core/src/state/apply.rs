@@ -384,7 +384,7 @@ pub(crate) fn after(
 
 /// The action as its entry keeps it: of what it did not read no value is kept, so nothing may rest on one here either.
 fn without_unread(action: &Action, reads: &[ReadVersion]) -> Action {
-    let mut action = action.clone();
+    let mut action = action.clone().unbound();
     for observed in &mut action.observed {
         if !reads.iter().any(|read| read.fact == observed.fact) {
             observed.value = None;

@@ -5,7 +5,7 @@ use super::mapping::{Mapping, Reread};
 use super::names::Names;
 use super::readings::{cut, put};
 use super::tool::Tool;
-use countersign_api::{FailedRead, ParamMisfit, RefusedReading, Verdict};
+use countersign_api::{FailedRead, ParamMisfit, RefusedReading, Verdict, VerdictKind};
 use countersign_core::code::{Code, Next};
 use countersign_core::ids::FactId;
 use countersign_core::json::parse_answer;
@@ -49,6 +49,9 @@ pub fn retry(knows: Knows<'_>, verdict: &Verdict) -> Value {
     }
     // Nothing helps where the session is stuck, and that is a reason to begin another, and not to call again in this one.
     // A `how` that a client does not know counts as `never`, and so does a code that this gateway does not know.
+    if code(verdict) == Some(Code::Halted) && verdict.verdict == VerdictKind::Failed {
+        return json!({"how": "again"});
+    }
     let is_over = verdict.hint.as_deref() == Some(NEW_SESSION);
     let next = code(verdict).map_or(Next::Never, Code::next);
     let mut retry = match if is_over { Next::Never } else { next } {
@@ -89,6 +92,14 @@ pub fn advice(knows: Knows<'_>, verdict: &Verdict) -> Advice {
         Some(Code::PreconditionFailed) => Advice {
             message: verdict.message.as_ref().map(|message| with_changes(message, knows, verdict)),
             hint: (!calls.is_empty()).then(|| format!("Nothing was sent. Call {calls} again, then decide again.")),
+        },
+        // It was halted when it would have left, which may be over by now.
+        Some(Code::Halted) if verdict.verdict == VerdictKind::Failed => Advice {
+            message: None,
+            hint: Some(
+                "Nothing was sent. If you still want to do this, make the same call again: it is refused while the halt stands."
+                    .to_owned(),
+            ),
         },
         Some(Code::Halted) => Advice {
             message: None,

@@ -254,10 +254,15 @@ impl Refusal {
         if !is_refused(error) || ASKED_AGAIN.iter().any(|code| is_refused_as(error, *code)) {
             return Self::no_gate(error);
         }
-        let shows = if is_refused_as(error, ErrorCode::ExternalUnread) { "gave no answer" } else { "shows nothing" };
-        let message = format!("{tool} {shows}: {}", text.lines().next().unwrap_or_default());
-        let hint =
-            "Call it with other arguments. Or an operator grants it, under [observe] in a pact, or repairs its server.";
+        let first = text.lines().next().unwrap_or_default();
+        if is_refused_as(error, ErrorCode::ExternalUnread) {
+            // Its server failed, or may not be asked as things are: other arguments help with neither.
+            let message = format!("{tool} gave no answer: {first}");
+            let hint = "Try once more in a moment. If it fails again, tell your user: an operator has to look at its server or its approval.";
+            return Self::error(NOT_READ, message, hint, "later");
+        }
+        let message = format!("{tool} shows nothing: {first}");
+        let hint = "Call it with other arguments. Or an operator grants it, under [observe] in a pact.";
         Self::error(NOT_READ, message, hint, "change")
     }
 

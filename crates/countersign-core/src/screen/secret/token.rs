@@ -172,7 +172,8 @@ fn is_jwt(text: &str) -> bool {
     header.starts_with('{') && header.contains("\"alg\"") && part(claims) >= 8
 }
 
-/// From `-----BEGIN … PRIVATE KEY-----` to its end, or to that of the text.
+/// From `-----BEGIN … PRIVATE KEY-----` to its end, as far as what stands between looks like a key: whoever writes a text must not be able to
+/// hide what follows from the person who decides on it.
 fn private_key(text: &str, at: usize) -> Option<(&'static str, Range<usize>)> {
     let rest = text.get(at..)?;
     let line = rest.get(..rest.floor_char_boundary(80))?;
@@ -180,15 +181,37 @@ fn private_key(text: &str, at: usize) -> Option<(&'static str, Range<usize>)> {
     if !title.contains("PRIVATE KEY") {
         return None;
     }
-    let end = match rest.find("-----END") {
-        Some(end) => {
-            let tail = rest.get(end.saturating_add(8)..).unwrap_or_default();
-            let closed = tail.find("-----").map_or(tail.len(), |closing| closing.saturating_add(5));
-            end.saturating_add(8).saturating_add(closed)
-        }
-        None => rest.len(),
-    };
+    let begins = BEGIN.len().saturating_add(title.len()).saturating_add(5);
+    let begins = begins.min(line.len());
+    let after = rest.get(begins..)?;
+    let held = key_lines(after);
+    let tail = after.get(held..).unwrap_or_default();
+    let closing = tail.strip_prefix("-----END").and_then(|tail| {
+        let closed = tail.find("-----").filter(|closed| *closed <= 80)?;
+        Some(8_usize.saturating_add(closed).saturating_add(5))
+    });
+    let end = begins.saturating_add(held).saturating_add(closing.unwrap_or_default());
     Some(("secret_private_key", at..at.saturating_add(end)))
+}
+
+/// How much of a text is lines of base64, each with its end, which may be spelled as in JSON.
+fn key_lines(text: &str) -> usize {
+    let mut held = 0;
+    loop {
+        let rest = text.get(held..).unwrap_or_default();
+        let ends = ["\\r\\n", "\\n", "\r\n", "\n"].into_iter().find(|end| rest.starts_with(end));
+        if let Some(end) = ends {
+            held = held.saturating_add(end.len());
+            continue;
+        }
+        let run = rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(byte)).count();
+        let next = rest.as_bytes().get(run).copied();
+        // A word of a sentence is followed by a blank or a sign.
+        if run == 0 || !matches!(next, None | Some(b'\r' | b'\n' | b'\\' | b'-' | b'"')) {
+            return held;
+        }
+        held = held.saturating_add(run);
+    }
 }
 
 /// A password in an address: `scheme://user:password@host`.

@@ -283,7 +283,7 @@ struct Admitted {
 /// Finds out who signed: on this thread, unless that would wait for the disk.
 async fn authenticated(app: &App, head: Head) -> Result<HeadAuthenticated, HttpError> {
     match app.gate.authenticating_writes(&head) {
-        true => app.blocking(move |gate| gate.authenticate_head(head)).await,
+        true => app.urgent(move |gate| gate.authenticate_head(head)).await,
         false => Ok(app.gate.authenticate_head(head)?),
     }
 }
