@@ -365,11 +365,15 @@ impl<'a> Deciding<'a> {
             version: resolved.version(),
             tag: resolved.record.map(|fact| fact.tag),
         };
-        let agents = self.agents_read().map(|agent| read(&agent));
+        // Without a delegation, the one agent that acts.
+        let mut reads = Vec::with_capacity(self.reads.len() + self.members.len() + 1);
+        reads.extend(self.agents_read().map(|agent| read(&agent)));
+        reads.extend(self.reads.iter().map(read));
+        reads.extend(self.session_reads());
         Decision {
             verdict,
             pact: Some(pact),
-            reads: agents.chain(self.reads.iter().map(read)).chain(self.session_reads()).collect(),
+            reads,
             writes: Vec::new(),
             charges: Vec::new(),
             gap_ms: self.gap_ms(0..self.reads.len()),
