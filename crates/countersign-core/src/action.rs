@@ -80,8 +80,10 @@ impl<'a> ActionRequest<'a> {
         if body.len() > BODY_BYTES_MAX {
             return Err(RequestError::TooLong(body.len()));
         }
+        let mut fields = Fields::default();
+        parse_as(body, FieldsVisitor { fields: &mut fields, numbers: &Numbers::new(body) })?;
         let Fields { pact, action, idempotency_key, params, observations, delegation, claim, session, unsure, unknown } =
-            parse_as(body, FieldsVisitor(&Numbers::new(body)))?;
+            fields;
         let text = |field, value| match value {
             Some(JsonRef::String(text)) => Ok(text),
             Some(_) => Err(RequestError::Type(field, "a string")),
@@ -173,19 +175,23 @@ struct Fields<'a> {
     unknown: Option<String>,
 }
 
-struct FieldsVisitor<'n, 'de>(&'n Numbers<'de>);
+/// Reads them into their places: as a value that is handed up, they would be moved at every step.
+struct FieldsVisitor<'n, 'de> {
+    fields: &'n mut Fields<'de>,
+    numbers: &'n Numbers<'de>,
+}
 
 impl<'de> Visitor<'de> for FieldsVisitor<'_, 'de> {
-    type Value = Fields<'de>;
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Fields<'de>, A::Error> {
-        let mut fields = Fields::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let Self { fields, numbers } = self;
         while let Some(key) = members.next_key_seed(Key)? {
-            let value = members.next_value_seed(Strict::member(self.0))?;
+            let value = members.next_value_seed(Strict::member(numbers))?;
             let field = match &*key {
                 "pact" => &mut fields.pact,
                 "action" => &mut fields.action,
@@ -205,7 +211,7 @@ impl<'de> Visitor<'de> for FieldsVisitor<'_, 'de> {
                 return Err(A::Error::custom(format_args!("key `{key}` appears twice")));
             }
         }
-        Ok(fields)
+        Ok(())
     }
 }
 

@@ -36,18 +36,21 @@ impl Canonical {
     }
 
     /// Opens an object or array.
+    #[inline]
     pub fn open(&mut self, bracket: char) {
         self.out.push(bracket);
         self.first = true;
     }
 
     /// Closes an object or array.
+    #[inline]
     pub fn close(&mut self, bracket: char) {
         self.out.push(bracket);
         self.first = false;
     }
 
     /// Starts the next element of an array.
+    #[inline]
     pub fn element(&mut self) {
         if !self.first {
             self.out.push(',');
@@ -57,9 +60,10 @@ impl Canonical {
 
     /// Starts the next member of an object; keys must come in ascending order, and hold nothing that needs an escape: the
     /// format's own names, and names of attributes.
+    #[inline]
     pub fn key(&mut self, key: &str) {
-        self.out.push_str(if self.first { "\"" } else { ",\"" });
-        self.first = false;
+        self.element();
+        self.out.push('"');
         self.out.push_str(key);
         self.out.push_str("\":");
     }
@@ -74,9 +78,19 @@ impl Canonical {
     /// A string, with the escapes RFC 8785 prescribes and no others.
     pub fn string(&mut self, text: &str) {
         self.out.push('"');
+        if has_escapes(text) {
+            self.escaped(text);
+        } else {
+            self.out.push_str(text);
+        }
+        self.out.push('"');
+    }
+
+    #[cold]
+    fn escaped(&mut self, text: &str) {
         let mut plain_from = 0;
         for (at, byte) in text.bytes().enumerate() {
-            if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            if !is_escaped(byte) {
                 continue;
             }
             self.out.push_str(text.get(plain_from..at).unwrap_or_default());
@@ -96,7 +110,6 @@ impl Canonical {
             }
         }
         self.out.push_str(text.get(plain_from..).unwrap_or_default());
-        self.out.push('"');
     }
 
     /// Bytes as a string of lower-case hexadecimal.
@@ -137,7 +150,7 @@ impl Canonical {
 
     /// A fact id as a string, without building its text first where nothing in it needs an escape.
     pub fn fact(&mut self, fact: &FactId) {
-        if fact.id().bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+        if has_escapes(fact.id()) {
             return self.string(&fact.to_string());
         }
         self.out.push('"');
@@ -188,6 +201,17 @@ impl Canonical {
     }
 }
 
+fn is_escaped(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+/// Whether anything in a text is written otherwise than it is. Looks at eight bytes at once: nearly all texts have nothing.
+fn has_escapes(text: &str) -> bool {
+    let (eights, rest) = text.as_bytes().as_chunks::<8>();
+    let is_any = |eight: &[u8; 8]| eight.iter().fold(false, |is_any, byte| is_any | is_escaped(*byte));
+    eights.iter().any(is_any) || rest.iter().any(|byte| is_escaped(*byte))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +221,21 @@ mod tests {
         let mut out = Canonical::new();
         out.string("\u{20ac}$\u{f}\nA'B\"\\\\\"/\u{7f}");
         assert_eq!(out.as_str(), "\"\u{20ac}$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\u{7f}\"");
+    }
+
+    #[test]
+    fn an_escape_is_found_wherever_it_is() {
+        for len in 0..20 {
+            let plain = "\u{e9}".repeat(len) + &"x".repeat(len);
+            assert!(!has_escapes(&plain));
+            for at in (0..=len).chain([2 * len, 3 * len]) {
+                let Some((before, after)) = plain.split_at_checked(at) else { continue };
+                for escaped in ["\"", "\\", "\n", "\u{1f}"] {
+                    assert!(has_escapes(&format!("{before}{escaped}{after}")));
+                }
+                assert!(!has_escapes(&format!("{before} \u{7f}{after}")));
+            }
+        }
     }
 
     #[test]

@@ -376,17 +376,18 @@ impl<'a> Deciding<'a> {
             version: resolved.version(),
             tag: resolved.record.map(|fact| fact.tag),
         };
-        let agents = self.agents_read().map(|agent| read(&agent));
         let session = self.session_reads();
         let gap_ms = self.gap_ms(0..self.reads.len()).max(self.readings_gap_ms(&session));
+        // Without a delegation, the one agent that acts.
+        let mut reads = Vec::with_capacity(self.reads.len() + self.members.len() + 1 + session.len());
+        reads.extend(self.agents_read().map(|agent| read(&agent)));
+        reads.extend(self.reads.iter().map(read));
+        reads.extend(self.recipient_read().map(read));
+        reads.extend(session);
         Decision {
             verdict,
             pact: Some(pact),
-            reads: agents
-                .chain(self.reads.iter().map(read))
-                .chain(self.recipient_read().map(read))
-                .chain(session)
-                .collect(),
+            reads,
             writes: Vec::new(),
             charges: Vec::new(),
             message: None,

@@ -100,7 +100,7 @@ pub struct Fact {
     earlier: Option<Arc<[Option<Written>]>>,
     /// When its source last said that this is how things are, by feeding it or by confirming it, and who said so; `None` where none
     /// ever did. What an action writes does not count: it is what the gate believes, not what the source has said.
-    pub confirmed: Option<Arc<Written>>,
+    pub confirmed: Option<Written>,
     /// The entry that made the version before this one: history is a walk along the ledger.
     pub previous_entry: Option<u64>,
 }

@@ -62,8 +62,8 @@ use crossbeam_channel::{Sender, TrySendError, bounded};
 use parking_lot::{Mutex, RwLock};
 use pipeline::Pipeline;
 use rand_chacha::ChaCha12Rng;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 /// How many halts, resumes and changes of identities may wait. One turn of the sequencer takes all of them.
@@ -105,7 +105,8 @@ pub(crate) struct Shared {
     keys: Arc<Keys>,
     nonces: Mutex<ChaCha12Rng>,
     options: Options,
-    failed: Mutex<Option<String>>,
+    /// Why nothing is entered any more: set once, and asked for every request.
+    failed: OnceLock<String>,
     closing: Mutex<Option<String>>,
     /// When an action that waits for a fence is due, in ledger milliseconds.
     wakes_at_ms: AtomicU64,
@@ -161,9 +162,14 @@ impl Gate {
         if taken > 0 && taken + more >= len {
             return Err(busy());
         }
-        before.fetch_add(more, Ordering::AcqRel);
+        // Only batches touch it: all callers and the sequencer would wait for each other's turn with it.
+        if more > 0 {
+            before.fetch_add(more, Ordering::AcqRel);
+        }
         queue.try_send(Submission { known, ..Submission::new(request, reply) }).map_err(|error| {
-            before.fetch_sub(more, Ordering::AcqRel);
+            if more > 0 {
+                before.fetch_sub(more, Ordering::AcqRel);
+            }
             match error {
                 TrySendError::Full(_) => busy(),
                 TrySendError::Disconnected(_) => Refusal::Closed,

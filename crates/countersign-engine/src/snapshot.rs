@@ -277,7 +277,7 @@ fn write_fact(out: &mut Canonical, fact: &Fact) {
     out.close(']');
     if let Some(confirmed) = &fact.confirmed {
         out.key("confirmed");
-        if **confirmed == fact.written {
+        if *confirmed == fact.written {
             out.u64(0);
         } else {
             write_written(out, confirmed);
@@ -449,7 +449,7 @@ fn restore_fact(stored: StoredFact) -> Result<Fact, String> {
         StoredChanged::Written(written) => restore_written(written).map(Some),
     };
     let confirmed = stored.confirmed.map(earlier).transpose()?;
-    let confirmed = confirmed.map(|confirmed| Arc::new(confirmed.unwrap_or_else(|| written.clone())));
+    let confirmed = confirmed.map(|confirmed| confirmed.unwrap_or_else(|| written.clone()));
     let earlier = stored.changed.into_iter().map(earlier).collect::<Result<_, String>>()?;
     let value = stored.value.as_ref().map(Attributes::from_untyped_json).transpose();
     let refused = |error: countersign_core::ids::IdError| error.to_string();

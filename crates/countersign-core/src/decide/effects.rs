@@ -13,7 +13,11 @@ use smol_str::SmolStr;
 impl Deciding<'_> {
     /// The writes; every value is computed from the facts as they were before the action.
     pub(super) fn effects(&self, inputs: &Inputs<'_>) -> Result<Vec<Write>, Reason> {
-        self.kind.writes.iter().filter_map(|rule| self.write(rule, inputs).transpose()).collect()
+        let mut writes = Vec::with_capacity(self.kind.writes.len());
+        for rule in &self.kind.writes {
+            writes.extend(self.write(rule, inputs)?);
+        }
+        Ok(writes)
     }
 
     fn write(&self, rule: &WriteRule, inputs: &Inputs<'_>) -> Result<Option<Write>, Reason> {

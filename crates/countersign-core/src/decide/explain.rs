@@ -158,7 +158,7 @@ impl Deciding<'_> {
         let late =
             reads.iter().filter(|read| !self.is_confirmed(**read, limit_ms)).filter_map(|at| self.reads.get(*at));
         let read = |resolved: &Resolved<'_>| {
-            let confirmed = resolved.record.and_then(|fact| fact.confirmed.as_deref().cloned());
+            let confirmed = resolved.record.and_then(|fact| fact.confirmed.clone());
             let confirmed_ago_ms = confirmed.as_ref().map(|last| self.now_ms.saturating_sub(last.at_ms));
             FailedRead { confirmed, confirmed_ago_ms, ..self.whole(resolved) }
         };

@@ -62,7 +62,7 @@ pub fn external_fact(id: &FactId, value: &Attributes, by: &AgentId, at_ms: u64) 
     let written = Written { entry: 0, version: 0, at_ms, by: by.clone() };
     let mut fact = Fact::after(None, id.clone(), Tag([0; 12]), Some(value.clone()), written.clone());
     // Its source has just said so.
-    fact.confirmed = Some(Arc::new(written));
+    fact.confirmed = Some(written);
     Arc::new(fact)
 }
 

@@ -39,10 +39,7 @@ impl Encoder {
 
     /// Writes the leaf of an entry, given the commitment to its payload.
     pub fn leaf(&mut self, entry: &Entry, commitment: &[u8; 32]) -> &[u8] {
-        let mut out = std::mem::take(&mut self.leaf);
-        out.clear();
-        // Memory takes whatever is written.
-        self.leaf = Fields::of_entry(entry, commitment).write(out).unwrap_or_default();
+        Fields::of_entry(entry, commitment).write(&mut self.leaf);
         &self.leaf
     }
 }

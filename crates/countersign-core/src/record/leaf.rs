@@ -1,5 +1,6 @@
 //! The public part of an entry: one CBOR map, in the one form that RFC 8949 calls core deterministic.
 
+mod cbor;
 mod read;
 mod write;
 

@@ -327,7 +327,7 @@ impl State {
             return;
         }
         let mut confirmed = Fact::clone(fact);
-        confirmed.confirmed = Some(Arc::new(Written { entry, version, at_ms, by: by.clone() }));
+        confirmed.confirmed = Some(Written { entry, version, at_ms, by: by.clone() });
         self.put(Arc::new(confirmed));
     }
 
@@ -377,7 +377,7 @@ pub(crate) fn after(
     let tag = write.tag.unwrap_or(Tag([0; 12]));
     let mut after = Fact::after(before, write.fact.clone(), tag, write.value.clone(), written);
     if let Some(at_ms) = confirmed_at_ms {
-        after.confirmed = Some(Arc::new(Written { at_ms, ..after.written.clone() }));
+        after.confirmed = Some(Written { at_ms, ..after.written.clone() });
     }
     after
 }

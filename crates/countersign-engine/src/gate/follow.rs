@@ -42,7 +42,6 @@ impl Shared {
 
     /// Why the gate has failed, if so. The log may have failed by itself, before anything was to be appended.
     pub(super) fn failure(&self) -> Option<String> {
-        let failed = self.failed.lock().clone();
-        failed.or_else(|| self.log.refuse_if_poisoned().err().map(|error| error.to_string()))
+        self.failed.get().cloned().or_else(|| self.log.refuse_if_poisoned().err().map(|error| error.to_string()))
     }
 }

@@ -66,7 +66,7 @@ impl Shared {
     fn tend_keys_until(&self, stopped: &Receiver<()>) {
         let mut is_failing = false;
         while stopped.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
-            if self.failed.lock().is_some() {
+            if self.failed.get().is_some() {
                 continue;
             }
             match self.keys.tend(&*self.log, &self.view) {

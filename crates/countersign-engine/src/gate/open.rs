@@ -26,7 +26,7 @@ use countersign_ledger::checkpoint::{KeyError, LogKey};
 use parking_lot::{Mutex, RwLock};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What a gate needs from the world.
 pub struct Environment {
@@ -329,7 +329,7 @@ impl Parts {
             keys,
             nonces: Mutex::new(random()),
             options,
-            failed: Mutex::new(None),
+            failed: OnceLock::new(),
             closing: Mutex::new(None),
             wakes_at_ms: sequencer.wakes_at_ms().unwrap_or(u64::MAX).into(),
             more_places: 0.into(),

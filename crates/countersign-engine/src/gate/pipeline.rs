@@ -47,9 +47,10 @@ impl Queues {
         self.urgent.try_recv().or_else(|_| self.own.try_recv()).or_else(|_| self.queued.try_recv()).ok()
     }
 
-    /// The next request that is not urgent, if one waits.
+    /// The next request that is not urgent, if one waits. To see that a queue is empty costs less than to take from it in vain.
     fn more(&self) -> Option<Submission> {
-        self.own.try_recv().or_else(|_| self.queued.try_recv()).ok()
+        let own = if self.own.is_empty() { None } else { self.own.try_recv().ok() };
+        own.or_else(|| self.queued.try_recv().ok())
     }
 
     /// Whether nothing waits but what is urgent.
@@ -63,7 +64,10 @@ impl Queues {
         &'a self,
         taken: impl Iterator<Item = Submission> + 'a,
     ) -> impl Iterator<Item = Submission> + 'a {
-        taken.flat_map(|submission| self.urgent.try_iter().chain(std::iter::once(submission)))
+        taken.flat_map(|submission| {
+            let urgent = if self.urgent.is_empty() { None } else { Some(self.urgent.try_iter()) };
+            urgent.into_iter().flatten().chain(std::iter::once(submission))
+        })
     }
 }
 
@@ -77,7 +81,7 @@ impl Drop for Watched {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let cause = format!("the thread `{}` panicked; see the log of the process", self.name);
-            self.shared.failed.lock().get_or_insert(cause);
+            self.shared.failed.get_or_init(|| cause);
         }
     }
 }
@@ -158,6 +162,7 @@ impl Pipeline {
                 continue;
             }
             let is_alone = taken.len() == 1;
+            batch.entries.reserve(taken.len());
             sequencer.sequence(&mut batch, queues.urgent_first(taken.drain(..)), &*self.shared.clock);
             self.after_turn(&sequencer, &mut batch);
             // For a lone caller, handing over to another thread would only add to the wait. Under load it must be handed
@@ -195,7 +200,9 @@ impl Pipeline {
         while let Some(submission) = next {
             *bytes += body_len(&submission.request);
             let taken_up = submission.request.places();
-            self.shared.more_places.fetch_sub(taken_up - 1, Ordering::AcqRel);
+            if taken_up > 1 {
+                self.shared.more_places.fetch_sub(taken_up - 1, Ordering::AcqRel);
+            }
             places += taken_up;
             taken.push(submission);
             let full = places >= self.shared.options.batch_max || *bytes >= BATCH_BODY_BYTES_MAX;
@@ -265,7 +272,7 @@ impl Pipeline {
 
     fn failed(&self, error: &CommitError) {
         tracing::error!(%error, "the ledger cannot be written; the gate refuses everything until it is restarted");
-        self.shared.failed.lock().get_or_insert(error.to_string());
+        self.shared.failed.get_or_init(|| error.to_string());
     }
 }
 

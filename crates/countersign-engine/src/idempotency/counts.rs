@@ -1,8 +1,8 @@
 //! How many keys each agent has used, today and the day before: no agent may fill the disk for all.
 
 use countersign_core::limits::IDEMPOTENCY_KEPT_MS;
+use hashbrown::HashMap;
 use smol_str::SmolStr;
-use std::collections::HashMap;
 
 /// A snapshot copies one shard at a time, so that the sequencer waits for few agents however many there are.
 pub(super) const SHARDS: usize = 64;

@@ -54,6 +54,11 @@ impl Runs {
         }
         Ok(None)
     }
+
+    /// Whether one of them may hold a key, as far as is known without the disk.
+    fn may_hold(&self, key: &KeyDigest) -> bool {
+        self.list.iter().any(|run| run.may_hold(key))
+    }
 }
 
 /// What a snapshot holds of keys.
@@ -127,10 +132,17 @@ impl Keys {
         if self.pending.load(Ordering::Acquire) >= PENDING_MAX {
             return Err(Refusal::KeysUnread("too many of them wait to be written to the disk".to_owned()));
         }
-        let runs = Arc::clone(&self.runs.read());
-        if !runs.lost.is_empty() {
-            return Err(Refusal::KeysUnread("a file of them is being made again".to_owned()));
-        }
+        let runs = {
+            let runs = self.runs.read();
+            if !runs.lost.is_empty() {
+                return Err(Refusal::KeysUnread("a file of them is being made again".to_owned()));
+            }
+            // Nearly always, and then the disk is not read: the lock need not be given back first.
+            if !actions.iter().any(|action| runs.may_hold(&action.key)) {
+                return Ok(Known { as_of: runs.covered, found: Vec::new() });
+            }
+            Arc::clone(&runs)
+        };
         let mut found = Vec::new();
         for (place, action) in actions.iter().enumerate() {
             let seen = runs.find(&action.key).map_err(|error| Refusal::KeysUnread(error.to_string()))?;
@@ -143,7 +155,7 @@ impl Keys {
     pub fn must_read_for(&self, request: &Request) -> bool {
         let Some(actions) = actions(request) else { return false };
         let runs = Arc::clone(&self.runs.read());
-        actions.iter().any(|action| runs.list.iter().any(|run| run.may_hold(&action.key)))
+        actions.iter().any(|action| runs.may_hold(&action.key))
     }
 
     /// The latest use of a key, wherever it is.
@@ -166,7 +178,7 @@ impl Keys {
             return Some(in_window);
         }
         let runs = Arc::clone(&self.runs.read());
-        (!runs.list.iter().any(|run| run.may_hold(key))).then_some(None)
+        (!runs.may_hold(key)).then_some(None)
     }
 
     /// The files that are in use, oldest first, for tests.

@@ -3,6 +3,7 @@
 //! The form is not checked piece by piece: what was read is written again, and every byte must come out the same. So there is no
 //! second spelling of a leaf, whatever the library below would let pass.
 
+use super::cbor::Sink;
 use super::{Fields, Leaf};
 use crate::decision::PactRef;
 use crate::ids::{Digest, Tag};
@@ -10,7 +11,6 @@ use crate::record::context::{Context, Given};
 use crate::record::decode::DecodeError;
 use crate::record::{FORMAT, Kind, LeafAuth, LeafIdentity, LeafVerdict};
 use minicbor::Decoder;
-use minicbor::encode::Write as Sink;
 
 /// Whether a leaf of this kind may have this member.
 fn may_have(kind: Kind, member: u8) -> bool {
@@ -45,15 +45,13 @@ fn may_have(kind: Kind, member: u8) -> bool {
     }
 }
 
-/// Compares what is written with what is expected, and keeps nothing.
-struct Same<'a>(&'a [u8]);
+/// Compares what is written with what is expected, and keeps nothing: `None` once they differ.
+struct Same<'a>(Option<&'a [u8]>);
 
 impl Sink for Same<'_> {
-    type Error = ();
-
-    fn write_all(&mut self, bytes: &[u8]) -> Result<(), ()> {
-        self.0 = self.0.strip_prefix(bytes).ok_or(())?;
-        Ok(())
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.0 = self.0.and_then(|expected| expected.strip_prefix(bytes));
     }
 }
 
@@ -156,9 +154,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Leaf, DecodeError> {
     if leaf.request.is_some() != (leaf.auth.is_signed() && leaf.batch.is_none()) {
         return Err(DecodeError::Signed("request"));
     }
-    match Fields::of_leaf(&leaf).write(Same(bytes)) {
-        Ok(Same([])) => Ok(leaf),
-        _ => Err(DecodeError::NotCanonical),
+    let mut same = Same(Some(bytes));
+    Fields::of_leaf(&leaf).write_to(&mut same);
+    match same {
+        Same(Some([])) => Ok(leaf),
+        Same(_) => Err(DecodeError::NotCanonical),
     }
 }
 

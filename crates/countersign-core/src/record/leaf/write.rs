@@ -1,14 +1,13 @@
 //! Writing leaves. Members have numbers and come in ascending order; the table is in docs/formats/entry.md.
 
 use super::Leaf;
+use super::cbor::{Cbor, Sink};
 use crate::action::{Action, KeyDigest};
 use crate::decision::{PactRef, ReadVersion, Write};
 use crate::identity::{Auth, RequestDigest, Signed};
 use crate::ids::{AgentId, Digest, PactName, Tag};
 use crate::record::context::{Context, Given};
 use crate::record::{Entry, Event, FORMAT, Kind, LeafAuth, LeafIdentity, LeafVerdict};
-use minicbor::Encoder;
-use minicbor::encode::{Error, Write as Sink};
 use std::borrow::Cow;
 
 /// The members of a leaf, lent by an entry or by a leaf that was read.
@@ -71,17 +70,16 @@ enum Versions<'a> {
 }
 
 impl Versions<'_> {
-    fn for_each<E>(&self, mut each: impl FnMut(Tag, u64) -> Result<(), E>) -> Result<(), E> {
+    fn for_each(&self, mut each: impl FnMut(Tag, u64)) {
         match self {
             Self::Reads(reads) => {
-                reads.iter().filter_map(|read| Some((read.tag?, read.version))).try_for_each(|(tag, at)| each(tag, at))
+                reads.iter().filter_map(|read| Some((read.tag?, read.version))).for_each(|(tag, at)| each(tag, at));
             }
             Self::Writes(writes) => {
-                let tagged = writes.iter().filter_map(|write| Some((write.tag?, write.version)));
-                tagged.into_iter().try_for_each(|(tag, at)| each(tag, at))
+                writes.iter().filter_map(|write| Some((write.tag?, write.version))).for_each(|(tag, at)| each(tag, at));
             }
             Self::One(tag, version) => each(*tag, *version),
-            Self::Leaf(versions) => versions.iter().try_for_each(|(tag, version)| each(*tag, *version)),
+            Self::Leaf(versions) => versions.iter().for_each(|(tag, version)| each(*tag, *version)),
         }
     }
 }
@@ -241,101 +239,100 @@ impl<'a> Fields<'a> {
         7 + optional.into_iter().filter(|is_there| *is_there).fold(0, |count, _| count + 1)
     }
 
-    pub(in crate::record) fn write<W: Sink>(&self, sink: W) -> Result<W, Error<W::Error>> {
-        let mut out = Encoder::new(sink);
-        out.map(self.members())?;
-        out.u8(0)?.u64(FORMAT)?;
-        out.u8(1)?.u8(self.kind.code())?;
-        out.u8(2)?.bytes(self.commitment)?;
-        out.u8(3)?.u64(self.index)?;
-        out.u8(4)?.u64(self.time)?;
-        out.u8(5)?.str(self.by)?;
-        out.u8(6)?.u8(self.auth.code())?;
+    /// Puts the leaf's bytes into a buffer, in the place of what is there.
+    pub(in crate::record) fn write(&self, buffer: &mut Vec<u8>) {
+        buffer.clear();
+        self.write_to(buffer);
+    }
+
+    pub(super) fn write_to(&self, sink: &mut impl Sink) {
+        let out = &mut Cbor(sink);
+        out.map(self.members());
+        out.u8(0).u64(FORMAT);
+        out.u8(1).u8(self.kind.code());
+        out.u8(2).bytes(self.commitment);
+        out.u8(3).u64(self.index);
+        out.u8(4).u64(self.time);
+        out.u8(5).str(self.by);
+        out.u8(6).u8(self.auth.code());
         if let Some(action) = self.action {
-            out.u8(7)?.bytes(&action.0)?;
+            out.u8(7).bytes(&action.0);
         }
         if let Some(key) = self.key {
-            out.u8(8)?.bytes(key)?;
+            out.u8(8).bytes(key);
         }
         if let Some(verdict) = self.verdict {
-            out.u8(9)?.u8(verdict.code())?;
+            out.u8(9).u8(verdict.code());
         }
         if let Some((name, version, hash)) = self.pact {
-            out.u8(10)?.array(3)?.str(name.as_str())?.u64(version)?.bytes(&hash.0)?;
+            out.u8(10).array(3).str(name.as_str()).u64(version).bytes(&hash.0);
         }
         for (member, versions) in [(11, &self.reads), (12, &self.writes)] {
             if let Some(versions) = versions {
-                out.u8(member)?;
-                write_versions(&mut out, versions)?;
+                write_versions(out.u8(member), versions);
             }
         }
         let numbers = [(13, self.review), (14, self.effect), (15, self.claim), (16, self.held)];
         for (member, number) in numbers {
             if let Some(number) = number {
-                out.u8(member)?.u64(number)?;
+                out.u8(member).u64(number);
             }
         }
         if let Some(erased) = self.erased {
-            out.u8(17)?;
-            write_numbers(&mut out, erased)?;
+            write_numbers(out.u8(17), erased);
         }
         if let Some(scope) = &self.scope {
-            out.u8(18)?.str(scope)?;
+            out.u8(18).str(scope);
         }
         if let Some(log_key) = self.log_key {
-            out.u8(19)?.str(log_key)?;
+            out.u8(19).str(log_key);
         }
         if let Some(given) = self.context.given() {
-            write_context(&mut out, given)?;
+            write_context(out, given);
         }
         if !self.deletes.is_empty() {
-            out.u8(27)?;
-            write_numbers(&mut out, &self.deletes)?;
+            write_numbers(out.u8(27), &self.deletes);
         }
         if let Some(identity) = self.identity {
-            out.u8(28)?.u8(identity.code())?;
+            out.u8(28).u8(identity.code());
         }
         if let Some(request) = &self.request {
-            out.u8(29)?.bytes(request)?;
+            out.u8(29).bytes(request);
         }
-        self.write_batch(&mut out)?;
+        self.write_batch(out);
         if let Some(Delivered { to, from }) = self.delivery {
-            out.u8(33)?.str(to)?;
+            out.u8(33).str(to);
             if let Some(from) = from {
-                out.u8(34)?.str(from)?;
+                out.u8(34).str(from);
             }
         }
         if let Some(acknowledged) = &self.acknowledged {
-            out.u8(35)?;
-            write_numbers(&mut out, acknowledged)?;
+            write_numbers(out.u8(35), acknowledged);
         }
-        Ok(out.into_writer())
     }
 
-    fn write_batch<W: Sink>(&self, out: &mut Encoder<W>) -> Result<(), Error<W::Error>> {
+    fn write_batch(&self, out: &mut Cbor<'_, impl Sink>) {
         if let Some(batch) = self.batch {
-            out.u8(30)?.u64(batch)?;
+            out.u8(30).u64(batch);
         }
         match &self.actions {
             None => {}
-            Some(Ids::List(ids)) => write_bytes(out, 31, ids.iter().map(|id| id.0.as_slice()))?,
-            Some(Ids::Group(actions)) => write_bytes(out, 31, actions.iter().map(|action| action.id.0.as_slice()))?,
+            Some(Ids::List(ids)) => write_bytes(out.u8(31), ids.iter().map(|id| id.0.as_slice())),
+            Some(Ids::Group(actions)) => write_bytes(out.u8(31), actions.iter().map(|action| action.id.0.as_slice())),
         }
         match &self.keys {
-            None => Ok(()),
-            Some(Keys::List(keys)) => write_bytes(out, 32, keys.iter().map(<[u8; 16]>::as_slice)),
-            Some(Keys::Group(actions)) => write_bytes(out, 32, actions.iter().map(|action| action.key.as_slice())),
+            None => {}
+            Some(Keys::List(keys)) => write_bytes(out.u8(32), keys.iter().map(<[u8; 16]>::as_slice)),
+            Some(Keys::Group(actions)) => write_bytes(out.u8(32), actions.iter().map(|action| action.key.as_slice())),
         }
     }
 }
 
-fn write_bytes<'a, W: Sink>(
-    out: &mut Encoder<W>,
-    member: u8,
-    mut items: impl ExactSizeIterator<Item = &'a [u8]>,
-) -> Result<(), Error<W::Error>> {
-    out.u8(member)?.array(len(items.len()))?;
-    items.try_for_each(|item| out.bytes(item)?.ok())
+fn write_bytes<'a>(out: &mut Cbor<'_, impl Sink>, items: impl ExactSizeIterator<Item = &'a [u8]>) {
+    out.array(items.len());
+    for item in items {
+        out.bytes(item);
+    }
 }
 
 /// Which of these writes delete, by place.
@@ -347,49 +344,47 @@ fn lend(pact: &PactRef) -> (&PactName, u64, &Digest) {
     (&pact.name, pact.version, &pact.hash)
 }
 
-fn len(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
-}
-
 /// Tags and versions by turns: `[tag, version, tag, version, …]`.
-fn write_versions<W: Sink>(out: &mut Encoder<W>, versions: &Versions<'_>) -> Result<(), Error<W::Error>> {
-    let mut count = 0u64;
-    let counted = versions.for_each(|_, _| {
-        count += 2;
-        Ok::<_, std::convert::Infallible>(())
+fn write_versions(out: &mut Cbor<'_, impl Sink>, versions: &Versions<'_>) {
+    let mut count = 0;
+    versions.for_each(|_, _| count += 2);
+    out.array(count);
+    versions.for_each(|tag, version| {
+        out.bytes(&tag.0).u64(version);
     });
-    let Ok(()) = counted;
-    out.array(count)?;
-    versions.for_each(|tag, version| out.bytes(&tag.0)?.u64(version)?.ok())
 }
 
-fn write_numbers<W: Sink>(out: &mut Encoder<W>, numbers: &[u64]) -> Result<(), Error<W::Error>> {
-    out.array(len(numbers.len()))?;
-    numbers.iter().try_for_each(|number| out.u64(*number)?.ok())
+fn write_numbers(out: &mut Cbor<'_, impl Sink>, numbers: &[u64]) {
+    out.array(numbers.len());
+    for number in numbers {
+        out.u64(*number);
+    }
 }
 
-fn write_context<W: Sink>(out: &mut Encoder<W>, given: &Given) -> Result<(), Error<W::Error>> {
+fn write_context(out: &mut Cbor<'_, impl Sink>, given: &Given) {
     let Given { session, because_of, labels, severity, confidence, score } = given;
     if let Some(session) = session {
-        out.u8(20)?.str(session)?;
+        out.u8(20).str(session);
     }
     if !because_of.is_empty() {
-        out.u8(21)?;
-        write_numbers(out, because_of)?;
+        write_numbers(out.u8(21), because_of);
     }
     if !labels.is_empty() {
-        out.u8(22)?.array(len(labels.len()))?;
-        labels.iter().try_for_each(|label| out.str(label)?.ok())?;
+        out.u8(22).array(labels.len());
+        for label in labels {
+            out.str(label);
+        }
     }
     if let Some(severity) = severity {
-        out.u8(23)?.u64(*severity)?;
+        out.u8(23).u64(*severity);
     }
     if let Some(confidence) = confidence {
-        out.u8(24)?.u64(*confidence)?;
+        out.u8(24).u64(*confidence);
     }
     if !score.is_empty() {
-        out.u8(25)?.array(len(score.len()).saturating_mul(2))?;
-        score.iter().try_for_each(|(name, counts)| out.str(name)?.i64(*counts)?.ok())?;
+        out.u8(25).array(score.len().saturating_mul(2));
+        for (name, counts) in score {
+            out.str(name).i64(*counts);
+        }
     }
-    Ok(())
 }
