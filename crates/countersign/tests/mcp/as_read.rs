@@ -13,6 +13,7 @@ mod mapped;
 mod naming;
 mod newcomer;
 mod operating;
+mod over_http;
 mod several;
 mod shop;
 mod shown;
