@@ -6,6 +6,7 @@ mod carrying;
 mod coming_back;
 mod cut_off;
 mod delivered;
+mod elsewhere;
 mod files;
 mod found_again;
 mod limits;
