@@ -7,6 +7,7 @@ mod coming_back;
 mod cut_off;
 mod delivered;
 mod elsewhere;
+mod erased;
 mod files;
 mod found_again;
 mod limits;
