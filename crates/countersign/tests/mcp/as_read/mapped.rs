@@ -222,8 +222,9 @@ tool = "get_stock"
 at = "/structuredContent"
 attributes = { stock = "Long" }
 "#;
-    let pact = PACT.replace("source = { mcp = \"shop\", tool = \"get_stock\", arguments = { item = \"{id}\" }, at = \"/structuredContent\" }\n", "");
-    let pact = pact.replace("resource.stock >= context.count", "context.readings.stock.stock >= context.count + 3");
+    let fed: String =
+        PACT.lines().filter(|line| !line.starts_with("source = ")).map(|line| format!("{line}\n")).collect();
+    let pact = fed.replace("resource.stock >= context.count", "context.readings.stock.stock >= context.count + 3");
     shop.publish(&(pact + readings));
     shop.run_ok(&["fact", "put", "Stock", "tea", r#"{"stock":0}"#, "--data", "data"]);
     let mut client = shop.client();
