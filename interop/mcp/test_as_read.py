@@ -4,9 +4,10 @@ Each task reads and then writes, and uses every tool of its server that writes. 
 gate: undisturbed; while something beside its write is changed in what it read, with all readings counting and with those alone that its
 writes carry values of; while what it read is deleted, renamed, or becomes another kind of thing; while another session changes it
 through the gate; while things are changed that it never read; and with a server that vanishes before it is read again, or after that and
-before the call. What counts is what the server has in the end, and not what the client was told. Every write before which something
-changed that the task had read must have been refused: one that ran is stale, whatever came of it. The same tasks straight on the
-server, disturbed as well, show that this would be noticed: there every write is stale.
+before the call. Where only what writes carry counts, each server also has writes of the very thing that is changed. Then the task runs
+once more under a pact that was drafted from the server's tools. What counts is what the server has in the end, and not what the client
+was told. Every write before which something changed that the task had read must have been refused: one that ran is stale, whatever came
+of it. The same tasks straight on the server, disturbed as well, show that this would be noticed: there every write is stale.
 """
 
 import json
@@ -153,6 +154,10 @@ class Files:
 
     name = "filesystem"
     writes = {"write_file", "edit_file", "create_directory", "move_file"}
+    reads = {
+        "read_file", "read_text_file", "read_media_file", "read_multiple_files", "list_directory", "list_directory_with_sizes",
+        "directory_tree", "search_files", "get_file_info", "list_allowed_directories",
+    }
 
     def __init__(self, folder):
         self.root = folder / "files"
@@ -174,6 +179,17 @@ class Files:
             ([("list_directory", {"path": str(root)})], ("create_directory", {"path": str(root / "old")})),
             ([("list_directory", {"path": str(root / "old")})], (
                 "move_file", {"source": str(root / "done.txt"), "destination": str(root / "old/done.txt")})),
+        ]
+
+    def own(self):
+        plan, list_ = self.root / "plan.txt", self.root / "list.txt"
+        look, look_at_list = ("read_text_file", {"path": str(plan)}), ("read_text_file", {"path": str(list_)})
+        edits = [{"oldText": "tea", "newText": "green tea"}]
+        return [
+            (look, ("write_file", {"path": str(plan), "content": "buy nothing\n"}), lambda: plan.write_text("buy 11 apples\n")),
+            (look_at_list, ("edit_file", {"path": str(list_), "edits": edits}), lambda: list_.write_text("tea\nsalt\n")),
+            (look_at_list, ("move_file", {"source": str(list_), "destination": str(self.root / "moved.txt")}),
+             lambda: list_.write_text("green tea\nmilk\n")),
         ]
 
     def disturb(self, number):
@@ -220,6 +236,7 @@ class Memory:
     writes = {
         "create_entities", "create_relations", "add_observations", "delete_entities", "delete_observations", "delete_relations",
     }
+    reads = {"open_nodes", "read_graph", "search_nodes"}
 
     def __init__(self, folder):
         self.file = folder / "memory.jsonl"
@@ -243,6 +260,18 @@ class Memory:
             ([look], ("delete_observations", {"deletions": [{"entityName": "ann", "observations": ["works"]}]})),
             ([look], ("delete_relations", {"relations": [knows]})),
             ([look], ("delete_entities", {"entityNames": ["zoe"]})),
+        ]
+
+    def own(self):
+        look = lambda name: ("open_nodes", {"names": [name]})
+        knows = {"from": "ann", "to": "bob", "relationType": "knows"}
+        return [
+            (look("ann"), ("add_observations", {"observations": [{"entityName": "ann", "contents": ["paid"]}]}),
+             lambda: self.change("ann", 1)),
+            (look("ann"), ("create_relations", {"relations": [knows]}), lambda: self.change("ann", 2)),
+            (look("ann"), ("delete_observations", {"deletions": [{"entityName": "ann", "observations": ["works"]}]}),
+             lambda: self.change("ann", 3)),
+            (look("bob"), ("delete_entities", {"entityNames": ["bob"]}), lambda: self.change("bob", 4)),
         ]
 
     def rewrite(self, change):
@@ -295,12 +324,13 @@ class Sqlite:
 
     name = "sqlite"
     writes = {"write_query", "create_table", "append_insight"}
+    reads = {"read_query", "list_tables", "describe_table"}
 
     def __init__(self, folder):
         self.file = folder / "shop.db"
         with self.open() as book:
             book.executescript(
-                "create table stock (item text primary key, count integer); insert into stock values ('tea', 10), ('rice', 10);"
+                "create table stock (item text primary key, count integer); insert into stock values ('tea', 10), ('rice', 10), ('darjeeling', 10);"
                 "create table log (line text);"
             )
 
@@ -316,6 +346,19 @@ class Sqlite:
             ([look], ("write_query", {"query": "update stock set count = count - 3 where item = 'tea'"})),
             ([("list_tables", {})], ("create_table", {"query": "create table sold (item text)"})),
             ([look], ("append_insight", {"insight": "tea sells"})),
+        ]
+
+    def sells(self, item):
+        with self.open() as book:
+            book.execute("update stock set count = count - 1 where item = ?", (item,))
+
+    # Values are found by words of six characters and more: of a row that is named by a shorter one, nothing is carried.
+    def own(self):
+        look = ("read_query", {"query": "select item, count from stock where item = 'darjeeling'"})
+        return [
+            (look, ("write_query", {"query": "update stock set count = count - 3 where item = 'darjeeling'"}),
+             lambda: self.sells("darjeeling")),
+            (look, ("write_query", {"query": "delete from stock where item = 'darjeeling'"}), lambda: self.sells("darjeeling")),
         ]
 
     def disturb(self, number):
@@ -353,6 +396,7 @@ class Git:
 
     name = "git"
     writes = {"git_add", "git_commit", "git_reset", "git_create_branch", "git_checkout"}
+    reads = {"git_status", "git_diff_unstaged", "git_diff_staged", "git_diff", "git_log", "git_show", "git_branch"}
 
     def __init__(self, folder):
         self.root = folder / "repository"
@@ -374,14 +418,22 @@ class Git:
 
     def steps(self):
         repo = {"repo_path": str(self.root)}
-        look = ("git_status", repo)
+        look = [("git_status", repo), ("git_branch", {**repo, "branch_type": "local"})]
         return [
-            ([look], ("git_add", {**repo, "files": ["a.txt"]})),
-            ([look], ("git_reset", repo)),
-            ([look], ("git_add", {**repo, "files": ["a.txt"]})),
-            ([look], ("git_commit", {**repo, "message": "two"})),
-            ([look], ("git_create_branch", {**repo, "branch_name": "next"})),
-            ([look], ("git_checkout", {**repo, "branch_name": "next"})),
+            (look, ("git_add", {**repo, "files": ["a.txt"]})),
+            (look, ("git_reset", repo)),
+            (look, ("git_add", {**repo, "files": ["a.txt"]})),
+            (look, ("git_commit", {**repo, "message": "two"})),
+            (look, ("git_create_branch", {**repo, "branch_name": "next"})),
+            (look, ("git_checkout", {**repo, "branch_name": "next"})),
+        ]
+
+    def own(self):
+        repo = {"repo_path": str(self.root)}
+        return [
+            (("git_diff_unstaged", repo), ("git_add", {**repo, "files": ["a.txt"]}), lambda: (self.root / "a.txt").write_text("three\n")),
+            (("git_branch", {**repo, "branch_type": "local"}), ("git_checkout", {**repo, "branch_name": "main"}),
+             lambda: self.git("branch", "main-2")),
         ]
 
     def disturb(self, number):
@@ -410,15 +462,17 @@ class Git:
             note.mkdir()
             (note / "inside").write_text("in a folder of this name\n")
 
-    # Whatever its tools change that status lists becomes part of the task's own commit.
-    through = None
+    # Whatever its tools change that status lists would become part of the task's own commit.
+    def through(self, client, number):
+        return client.call("git_create_branch", repo_path=str(self.root), branch_name=f"other-{number}")
 
     def disturb_unread(self, number):
         self.git("config", "task.number", str(number))
 
     def state(self):
         log = self.git("log", "--format=%s %T", "--all")
-        return [log, self.git("branch", "--format=%(refname)"), self.git("symbolic-ref", "HEAD"), (self.root / "a.txt").read_text()]
+        branches = [name for name in self.git("branch", "--format=%(refname)").splitlines() if "/other-" not in name]
+        return [log, branches, self.git("symbolic-ref", "HEAD"), (self.root / "a.txt").read_text()]
 
 
 class Count:
@@ -461,6 +515,48 @@ def work(client, world, disturb=None):
     return seen
 
 
+def work_own(client, world):
+    """Changes the very thing that each write is about: it must be refused, and be done when the call is made again."""
+    seen = Count()
+    for (read, of), (tool, arguments), change in world.own():
+        assert not client.call(read, **of).get("isError")
+        change()
+        before = world.state()
+        answer = client.call(tool, **arguments)
+        seen.writes += 1
+        seen.refusals += bool(refused(answer))
+        seen.stale += not refused(answer)
+        seen.sneaked += bool(refused(answer)) and world.state() != before
+        for again in answer.get("_meta", {}).get("countersign", {}).get("retry", {}).get("calls", []):
+            client.call(again["tool"], **again.get("arguments", {}))
+        if refused(answer):
+            answer = client.call(tool, **arguments)
+        assert not answer.get("isError"), f"{world.name}: {tool} {arguments}: {text(answer)}"
+    return seen
+
+
+def drafted(kind, command, folder):
+    """A gate with a pact that is drafted from the server's tools, each approved as the draft's head says; the command of a gateway."""
+    def run(*words):
+        done = subprocess.run([COUNTERSIGN, *words], cwd=folder, env=ENV, capture_output=True, text=True)
+        assert done.returncode == 0, f"{kind.name}: {words}: {done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    data = ("--data", "gate")
+    (folder / "countersign.toml").write_text(f"[mcp.upstream.{kind.name}]\ncommand = {json.dumps(command)}\n")
+    run("init", "--open", *data)
+    run("fact", "put", "Agent", "coder-1", json.dumps({"roles": [], "standing": "active", "org": "acme", "trust": 700}), *data)
+    run("pact", "init", "--mcp", shlex.join(command), "--name", kind.name, "--out", "pact.toml")
+    draft = (folder / "pact.toml").read_text()
+    for tool in kind.writes:
+        assert f"[action.{tool}]" in draft, f"{kind.name}: {tool} is left out: {draft}"
+    approve = re.search(r"^#   countersign (mcp approve .*)$", draft, re.MULTILINE)[1]
+    run(*shlex.split(approve), "--yes", *data)
+    run("pact", "check", "pact.toml")
+    run("pact", "publish", "pact.toml", *data)
+    return [COUNTERSIGN, "mcp", "serve", *data, "--agent", "coder-1"]
+
+
 def work_vanishing(client, world, mode):
     """Does the first step while its server vanishes: nothing may run, and nothing later by itself."""
     seen = Count()
@@ -500,16 +596,23 @@ def run(kind, way, disturb=None, more=(), vanishes=None):
         if vanishes:
             world.vanishes = vanishes
             command = [sys.executable, str(Path(__file__).with_name("vanishing.py")), str(mode), *command]
-        if way != "plain":
+        if way == "drafted":
+            command = drafted(kind, command, folder)
+        elif way != "plain":
             quoted = " ".join("'" + word + "'" for word in command)
             command = [COUNTERSIGN, "mcp", "try", quoted, "--name", kind.name, "--data", str(folder / "gate"), *more]
         client = (Listening if way == "listening" else Client)(command, folder)
         try:
             if vanishes:
                 count = work_vanishing(client, world, mode)
+            elif disturb == "own":
+                count = work_own(client, world)
             elif disturb == "through":
                 count = work(client, world, lambda number: world.through(client.other, number))
             else:
+                if way == "plain":
+                    listed = {tool["name"] for tool in client.request("tools/list", {})["result"]["tools"]}
+                    assert listed == kind.reads | kind.writes, f"{kind.name}: {listed ^ (kind.reads | kind.writes)}"
                 count = work(client, world, disturb and (lambda number: getattr(world, disturb)(number)))
         finally:
             client.end()
@@ -538,11 +641,14 @@ def check_refused(kind, count, what):
 
 
 def main():
-    columns = "{:<11} {:>6} {:>6}  {:>7} {:>8} {:>7} {:>8} {:>7} {:>6}  {:>7} {:>8} {:>6}"
-    head = ("server", "writes", "quiet", "changed", "carried", "deleted", "renamed", "retyped", "other", "vanish", "vanish", "unread")
+    columns = "{:<11} {:>6} {:>6}  {:>7} {:>8} {:>7} {:>7} {:>8} {:>7} {:>7}  {:>7} {:>8} {:>6} {:>7} {:>7}"
+    head = (
+        "server", "writes", "quiet", "changed", "carried", "carried", "deleted", "renamed", "retyped", "other", "vanish", "vanish", "unread",
+        "drafted", "drafted",
+    )
     print("refused writes, by what was changed before each write")
     print(columns.format(*head))
-    print(columns.format("", "", "", "", "changed", "", "", "", "session", "reread", "call", ""))
+    print(columns.format("", "", "", "", "beside", "own", "", "", "", "session", "reread", "call", "", "quiet", "changed"))
     writes = refusals = carried = 0
     for kind in (Files, Memory, Sqlite, Git):
         _, plain = run(kind, "plain")
@@ -553,9 +659,6 @@ def main():
         assert quiet.refusals == 0, f"{kind.name}: {quiet.refusals} refusals although nothing was disturbed"
         row = [kind.name, quiet.writes, quiet.refusals]
         for disturb in BESIDE:
-            if disturb == "through" and kind.through is None:
-                row.append("-")
-                continue
             way = "listening" if disturb == "through" else "gate"
             loud, state = run(kind, way, disturb)
             check(kind, plain, loud, state, disturb)
@@ -566,6 +669,10 @@ def main():
                 check(kind, plain, narrow, state, "carried")
                 assert narrow.refusals <= loud.refusals, f"{kind.name}: resting on less refuses more"
                 row.append(narrow.refusals)
+                own, _ = run(kind, way, "own", CARRIED)
+                assert own.sneaked == 0, f"{kind.name}: {own.sneaked} writes ran although they were refused (own)"
+                check_refused(kind, own, "the very thing that the write names")
+                row.append(f"{own.refusals}/{own.writes}")
                 writes, refusals, carried = writes + loud.writes, refusals + loud.refusals, carried + narrow.refusals
         for vanishes in ("reread", "call"):
             gone, _ = run(kind, "gate", vanishes=vanishes)
@@ -574,7 +681,16 @@ def main():
         far, state = run(kind, "gate", "disturb_unread")
         check(kind, plain, far, state, "unread")
         assert far.refusals == 0, f"{kind.name}: {far.refusals} refusals because of what it never read"
-        print(columns.format(*row, far.refusals), flush=True)
+        row.append(far.refusals)
+        for disturb in (None, "disturb"):
+            under, state = run(kind, "drafted", disturb)
+            check(kind, plain, under, state, f"drafted, {disturb}")
+            if disturb:
+                check_refused(kind, under, "drafted")
+            else:
+                assert under.refusals == 0, f"{kind.name}: {under.refusals} refusals under a drafted pact although nothing was disturbed"
+            row.append(under.refusals)
+        print(columns.format(*row), flush=True)
     print(f"of {writes} writes beside whose matter something changed: {refusals} refused once, and {carried} where they rest on what they carry")
     return 0
 

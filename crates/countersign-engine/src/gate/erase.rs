@@ -14,7 +14,7 @@ use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::limits::ERASED_MAX;
 use countersign_core::record::{Entry, Event, Leaf, LeafVerdict};
 use serde_json::Value as Json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many entries are read at a time while looking for copies.
 const READ_AT_ONCE: u64 = 4096;
@@ -79,6 +79,18 @@ impl Gate {
                     plan.kept.push((target.entry, in_force));
                 }
             }
+        }
+        // An entry may have deleted other facts too, of which nothing else goes: a session that ends deletes all that was read in it.
+        let writers = self.writers_of_deleted(&targets)?;
+        loop {
+            let named: BTreeSet<u64> = plan.entries.iter().copied().collect();
+            let going = targets.iter().filter(|target| named.contains(&target.entry));
+            let early: BTreeMap<u64, InForce> = too_early(going, &writers, &named).collect();
+            if early.is_empty() {
+                break;
+            }
+            plan.entries.retain(|entry| !early.contains_key(entry));
+            plan.kept.extend(early);
         }
         plan.kept.sort_by_key(|(entry, _)| *entry);
         Ok(plan)
@@ -153,23 +165,39 @@ impl Gate {
 
     /// The deletion of a fact goes only after every earlier version, or with them.
     fn check_deletions(&self, targets: &mut [EraseTarget]) -> Result<(), EraseError> {
+        targets.iter_mut().for_each(|target| target.is_last = true);
         let named: BTreeSet<u64> = targets.iter().map(|target| target.entry).collect();
-        for target in targets {
-            target.is_last = true;
-            for (fact, version) in &target.writes {
-                let deleted = self.fact(fact).filter(|held| held.value.is_none() && held.version() == *version);
-                if deleted.is_none() {
+        let writers = self.writers_of_deleted(targets)?;
+        match too_early(targets.iter(), &writers, &named).next() {
+            Some((entry, what)) => Err(Refusal::InForce { entry, what }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The facts that these entries have deleted for good, each with the entries that wrote it and are not erased.
+    fn writers_of_deleted(&self, targets: &[EraseTarget]) -> Result<BTreeMap<FactId, Vec<u64>>, EraseError> {
+        let is_gone = |fact: &FactId, version: u64| {
+            self.fact(fact).is_some_and(|held| held.value.is_none() && held.version() == version)
+        };
+        let written = targets.iter().flat_map(|target| &target.writes);
+        let deleted = written.filter(|(fact, version)| is_gone(fact, *version));
+        let mut writers: BTreeMap<FactId, Vec<u64>> = deleted.map(|(fact, _)| (fact.clone(), Vec::new())).collect();
+        let mut start = 0;
+        while !writers.is_empty() {
+            let entries = self.read_log_range(start, READ_AT_ONCE)?;
+            let Some(last) = entries.last() else { break };
+            start = last.index + 1;
+            for entry in entries.iter().filter(|entry| entry.payload.is_some()) {
+                let stored = entry.decode()?;
+                if kept_for_ever(stored.event.kind(), stored.event.identity()).is_some() {
                     continue;
                 }
-                let others = self.find_copies(fact)?.targets.into_iter();
-                let mut writers = others.filter(|other| other.writes.iter().any(|(wrote, _)| wrote == fact));
-                if let Some(earlier) = writers.find(|other| !named.contains(&other.entry)) {
-                    let what = InForce::Earlier { fact: fact.clone(), earlier: earlier.entry };
-                    return Err(Refusal::InForce { entry: target.entry, what }.into());
+                for (fact, _) in self.target(&stored)?.writes {
+                    writers.entry(fact).and_modify(|entries| entries.push(stored.index));
                 }
             }
         }
-        Ok(())
+        Ok(writers)
     }
 
     /// Goes through the whole log for a fact.
@@ -199,6 +227,21 @@ impl Gate {
             }
         }
     }
+}
+
+/// Of these, those that deleted a fact of which an entry that is not named still holds an earlier version, and which.
+fn too_early<'a>(
+    targets: impl Iterator<Item = &'a EraseTarget> + 'a,
+    writers: &'a BTreeMap<FactId, Vec<u64>>,
+    named: &'a BTreeSet<u64>,
+) -> impl Iterator<Item = (u64, InForce)> + 'a {
+    targets.filter_map(move |target| {
+        target.writes.iter().find_map(|(fact, _)| {
+            let entries = writers.get(fact).filter(|entries| entries.last() == Some(&target.entry))?;
+            let earlier = *entries.iter().find(|entry| !named.contains(entry))?;
+            Some((target.entry, InForce::Earlier { fact: fact.clone(), earlier }))
+        })
+    })
 }
 
 /// How entries speak of a fact.

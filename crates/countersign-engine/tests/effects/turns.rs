@@ -70,8 +70,26 @@ struct Boxes {
 
 impl Boxes {
     fn new() -> Self {
+        Self::under(PACT)
+    }
+
+    /// The same calls, but each runs a program.
+    fn by_command() -> Self {
+        let calls = ["sweep", "peek", "plain", "fill"];
+        let by_command = |pact: String, call: &str| {
+            pact.replace(
+                &format!("http = \"payments\", path = \"/{call}\""),
+                &format!("command = \"payments\", args = [\"{call}\"]"),
+            )
+        };
+        let pact = calls.into_iter().fold(PACT.to_owned(), by_command);
+        assert!(!pact.contains("http = "), "{pact}");
+        Self::under(&pact)
+    }
+
+    fn under(pact: &str) -> Self {
         let world = World::new();
-        let pact = Arc::new(load(PACT).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
+        let pact = Arc::new(load(pact).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
         world.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
         for name in ["1", "2", "3", "4"] {
             world.feed(&format!("Box::\"{name}\""), json!({"full": true}));
@@ -113,7 +131,12 @@ impl Boxes {
 
 #[test]
 fn a_call_that_may_change_anything_is_made_alone_and_what_changes_nothing_beside_it() {
-    let mut boxes = Boxes::new();
+    for boxes in [Boxes::new(), Boxes::by_command()] {
+        made_alone(boxes);
+    }
+}
+
+fn made_alone(mut boxes: Boxes) {
     let one = boxes.call("payer-1", "sweep", "1");
     boxes.until_asked(1);
     let two = boxes.call("payer-2", "sweep", "2");
@@ -196,7 +219,12 @@ fn a_doubt_gives_its_turn_back_after_a_while_and_what_runs_then_says_that_it_ran
 
 #[test]
 fn what_a_call_changes_is_fenced_like_its_resource_and_stays_so_in_doubt() {
-    let mut boxes = Boxes::new();
+    for boxes in [Boxes::new(), Boxes::by_command()] {
+        fenced(boxes);
+    }
+}
+
+fn fenced(mut boxes: Boxes) {
     let (verdict, fill) = boxes.act("payer-1", "fill", json!({"box": "1", "other": "2"}));
     assert_eq!(verdict, "in_flight");
     let marked = |boxes: &mut Boxes, name: &str| boxes.act("payer-2", "mark", json!({"box": name})).0;

@@ -79,6 +79,7 @@ impl Adapter for Outsider {
         }
         let sent = match &job.call.send {
             Some(countersign_core::call::Send::Http { method, path, body }) => json!([method.as_str(), path, body]),
+            Some(countersign_core::call::Send::Command { args }) => json!(args),
             other => panic!("{other:?}"),
         };
         self.asked.lock().push((job.effect, job.key.to_owned(), sent));

@@ -82,6 +82,10 @@ impl Inner {
         match (message.kind(), message.id().and_then(|id| id.get().parse::<u64>().ok())) {
             (Kind::Response, Some(id)) => {
                 let answer = self.state().waiting.remove(&id);
+                // Whoever is told so does not find it open when it asks again.
+                if let Some(why) = message.why.as_deref().filter(|why| why.code == FoundCode::SessionUnknown) {
+                    self.end(why);
+                }
                 // An answer that comes too late is for no one.
                 answer.into_iter().for_each(|answer| drop(answer.send(understood(message.clone()))));
             }

@@ -2,7 +2,8 @@
 
 use crate::mcp::client::PATIENCE;
 use serde_json::{Value, json};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -113,4 +114,36 @@ pub fn hello() -> Value {
     let params =
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+}
+
+/// One message of HTTP as a server gets it.
+pub struct Received {
+    /// Its first line.
+    pub first: String,
+    pub session: Option<String>,
+    pub body: String,
+}
+
+/// The next one; `None` where there is none.
+pub fn received(stream: &mut BufReader<TcpStream>) -> Option<Received> {
+    let (mut first, mut length, mut session) = (String::new(), 0, None);
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let line = line.trim_end();
+        if line.is_empty() {
+            break;
+        }
+        match line.split_once(':').map(|(name, value)| (name.to_ascii_lowercase(), value.trim())) {
+            Some((name, value)) if name == "content-length" => length = value.parse().ok()?,
+            Some((name, value)) if name == "mcp-session-id" => session = Some(value.to_owned()),
+            _ if first.is_empty() => line.clone_into(&mut first),
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    Some(Received { first, session, body: String::from_utf8(body).ok()? })
 }

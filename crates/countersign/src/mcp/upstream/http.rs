@@ -40,7 +40,7 @@ const AGAIN_MAX: u32 = 5;
 
 /// Why there is no answer.
 enum Failed {
-    /// Nothing was sent.
+    /// Nothing was sent, or the server knew nothing of the session that it was sent in.
     NotSent(Found),
     /// It may have been.
     NoAnswer(Found),
@@ -62,9 +62,24 @@ struct Link {
 #[derive(Default)]
 struct State {
     session: Option<HeaderValue>,
+    /// The server does not know the session any more. It goes on being named: what is asked without one may be taken for something else.
+    forgotten: bool,
     version: Option<HeaderValue>,
     stateless: bool,
     in_flight: HashMap<String, AbortHandle>,
+}
+
+impl State {
+    /// Notes that the server knows nothing of the session; whether there is one.
+    fn is_forgotten(&mut self) -> bool {
+        self.forgotten = self.session.is_some();
+        self.forgotten
+    }
+
+    /// The session, unless the server has none for it.
+    fn take_known(&mut self) -> Option<HeaderValue> {
+        self.session.take().filter(|_| !self.forgotten)
+    }
 }
 
 /// Opens a link; nothing is sent until there is a message.
@@ -116,7 +131,7 @@ impl Link {
             }
         }
         tasks.shutdown().await;
-        let session = self.state().session.take();
+        let session = self.state().take_known();
         if let Some(session) = session {
             // As a courtesy; a server that does not take it forgets the session by itself.
             let mut headers = HeaderMap::new();
@@ -163,7 +178,8 @@ impl Link {
     /// Sends a request and passes on what comes of it; whatever happens, the request is answered.
     async fn ask(self: Arc<Self>, message: Message) {
         let Some(id) = message.id().map(ToOwned::to_owned) else { return };
-        let failed = match self.answered(&message, id.get()).await {
+        let mut ended = None;
+        let failed = match self.answered(&message, id.get(), &mut ended).await {
             Ok(()) => None,
             Err(Failed::NotSent(why)) => {
                 let said = format!("not sent to the upstream server: {}", why.why());
@@ -180,18 +196,23 @@ impl Link {
             failed.why = Some(Box::new(why));
             self.inlet.put(Event::Message(failed)).await;
         }
+        // After its answer: what ends takes along whoever still waits, as if what they asked for may have been done.
+        if let Some(why) = ended {
+            self.inlet.put(Event::Ended(why)).await;
+        }
     }
 
-    async fn answered(&self, message: &Message, id: &str) -> Result<(), Failed> {
+    async fn answered(&self, message: &Message, id: &str, ended: &mut Option<Found>) -> Result<(), Failed> {
         let begins = message.method == "initialize";
         let answer = self.post(message).await?;
         if begins && let Some(session) = answer.headers().get(SESSION) {
             self.state().session = Some(session.clone());
         }
         let status = answer.status();
-        if status == StatusCode::NOT_FOUND && self.state().session.take().is_some() {
-            self.inlet.put(Event::Ended(FoundCode::SessionUnknown.alone())).await;
-            return Err(FoundCode::SessionUnknown.alone().into());
+        if status == StatusCode::NOT_FOUND && self.state().is_forgotten() {
+            // The protocol has no other meaning for it: whoever does not know the session has not looked at what it was asked.
+            *ended = Some(FoundCode::SessionUnknown.alone());
+            return Err(Failed::NotSent(FoundCode::SessionUnknown.alone()));
         }
         if is_stream(answer.headers()) && status.is_success() {
             return if self.stream(answer, Some(id), &mut None).await? {

@@ -211,3 +211,42 @@ fn attack_no_method_comes_between_the_last_look_of_a_pact_and_its_call() {
     }
     assert_eq!(shop.book(), ["tasks/get"], "the server never saw them");
 }
+
+#[test]
+fn what_a_pact_asks_of_a_reading_is_asked_of_the_latest_answer_and_of_how_it_reads_right_before_the_call() {
+    let shop = Shop::new();
+    let readings = r#"
+[readings.stock]
+mcp = "shop"
+tool = "get_stock"
+at = "/structuredContent"
+attributes = { stock = "Long" }
+"#;
+    let fed: String =
+        PACT.lines().filter(|line| !line.starts_with("source = ")).map(|line| format!("{line}\n")).collect();
+    let pact = fed.replace("resource.stock >= context.count", "context.readings.stock.stock >= context.count + 3");
+    shop.publish(&(pact + readings));
+    shop.run_ok(&["fact", "put", "Stock", "tea", r#"{"stock":0}"#, "--data", "data"]);
+    let mut client = shop.client();
+    let sell = json!({"item": "tea", "count": 1});
+    let unread = client.call("sell", &sell);
+    assert_eq!(meta(&unread)["code"], "reading_required", "{unread}");
+    shop.set("tea", 3);
+    client.call("get_stock", &json!({"item": "tea"}));
+    let refused = client.call("sell", &sell);
+    assert_eq!(meta(&refused)["code"], "precondition_failed", "{refused}");
+    assert_eq!(meta(&refused)["failed"][0]["precondition"], "enough-is-there", "{refused}");
+    assert_eq!((shop.count("sell"), shop.count("get_stock")), (0, 1), "nothing was read again for it");
+    shop.set("tea", 10);
+    client.call("get_stock", &json!({"item": "tea"}));
+    let sold = client.call("sell", &sell);
+    assert!(!is_error(&sold), "{sold}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 9));
+    // It would hold of what there is now as well; but that is not what was decided on.
+    shop.set("tea", 20);
+    let refused = client.call("sell", &sell);
+    assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 20), "the server never saw it");
+    client.end();
+    assert!(shop.run_ok(&["audit", "--data", "data"]).contains("same"), "an audit decides the same");
+}

@@ -1,21 +1,29 @@
 //! A shop as an MCP server that keeps its stock in a file, so that anyone can change it behind everybody's back, and a book of every
 //! call that it saw.
 
+mod server;
+
 use crate::mcp::client::Stdio;
 use crate::mcp::http::Http;
 use crate::mcp::sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A gate with a guarded shop, in a folder of its own.
 pub struct Shop {
+    /// Its process, if it listens; ended when dropped.
+    _listening: Option<Http>,
     sandbox: Sandbox,
     /// What was said when its tools were approved.
     pub approval: String,
 }
+
+/// The test that is the server.
+const SERVER: &str = "mcp::as_read::shop::server::serving";
 
 impl Shop {
     /// With ten of everything, and every tool guarded.
@@ -28,7 +36,7 @@ impl Shop {
 
     /// With ten of everything, and nothing approved: only what the settings say of all servers, and of this one.
     pub fn proposing(all: &str, this: &str) -> Self {
-        let shop = Self { sandbox: Sandbox::new(), approval: String::new() };
+        let shop = Self { _listening: None, sandbox: Sandbox::new(), approval: String::new() };
         shop.write(&BTreeMap::from([("tea".to_owned(), 10), ("rice".to_owned(), 10), ("salt".to_owned(), 10)]));
         shop.mood("");
         shop.settings(all, this);
@@ -41,6 +49,21 @@ impl Shop {
         let command = self.command();
         let settings = format!("[mcp]\n{all}\n[mcp.upstream.shop]\ncommand = ['sh', '-c', '''{command}''']\n{this}\n");
         std::fs::write(self.sandbox.path().join("countersign.toml"), settings).unwrap();
+    }
+
+    /// With ten of everything, and every tool guarded, as a server that listens.
+    pub fn over_http() -> Self {
+        let mut shop = Self::proposing("", "");
+        let mut server = Command::new(std::env::current_exe().unwrap());
+        server.args(["--exact", SERVER, "--ignored", "--nocapture", "--test-threads=1"]);
+        server.env("SHOP", shop.sandbox.path()).env("SHOP_LISTENS", "1");
+        let server = Http::start(server);
+        let settings = format!("[mcp.upstream.shop]\nurl = \"{}\"\n", server.url());
+        std::fs::write(shop.sandbox.path().join("countersign.toml"), settings).unwrap();
+        shop._listening = Some(server);
+        shop.approval = shop.approve(&["--guard", "as-read"]);
+        std::fs::write(shop.sandbox.path().join("book"), "").unwrap();
+        shop
     }
 
     /// With ten of everything, known by two names, and every tool guarded. Tools are called `shop__sell` and `other__sell`.
@@ -67,7 +90,7 @@ impl Shop {
     /// What starts it, for a shell.
     fn command(&self) -> String {
         format!(
-            "SHOP={} exec {} --exact mcp::as_read::shop::serving --ignored --nocapture --test-threads=1 3>&1 1>/dev/null",
+            "SHOP={} exec {} --exact {SERVER} --ignored --nocapture --test-threads=1 3>&1 1>/dev/null",
             self.sandbox.path().display(),
             std::env::current_exe().unwrap().display()
         )
@@ -166,7 +189,12 @@ impl Shop {
 
     /// A gateway that listens, of a gate that runs.
     pub fn listen_of(&self, gate: &Http) -> Http {
-        let words = ["mcp", "serve", "--server", gate.url(), "--agent", "coder-1", "--listen", "127.0.0.1:0"];
+        self.listen_as("coder-1", gate)
+    }
+
+    /// The same for another agent.
+    pub fn listen_as(&self, agent: &str, gate: &Http) -> Http {
+        let words = ["mcp", "serve", "--server", gate.url(), "--agent", agent, "--listen", "127.0.0.1:0"];
         Http::start(self.sandbox.command(&words))
     }
 
@@ -308,211 +336,5 @@ impl<'a> Client<'a> {
             params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
         }
         params
-    }
-}
-
-/// The server itself, and nothing where nobody wants one.
-#[test]
-#[ignore = "is a server, which other tests start"]
-fn serving() {
-    let Some(folder) = std::env::var_os("SHOP").map(PathBuf::from) else { return };
-    // The harness has put its own words on descriptor 1, which goes nowhere.
-    let mut out = std::fs::OpenOptions::new().write(true).open("/dev/fd/3").unwrap();
-    let mut ticks = 0;
-    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-        let message: Value = serde_json::from_str(&line).unwrap();
-        let Some(id) = message.get("id") else { continue };
-        let mood = std::fs::read_to_string(folder.join("mood")).unwrap();
-        let name = message["params"]["name"].as_str().unwrap_or_default();
-        let result = match message["method"].as_str().unwrap() {
-            "initialize" if mood == "gone" => std::process::exit(7),
-            "initialize" => json!({
-                "protocolVersion": "2025-11-25", "serverInfo": {"name": "shop", "version": "1"},
-                "capabilities": {"tools": {}, "resources": {}, "tasks": {"list": {}, "cancel": {}}},
-            }),
-            "tools/list" => {
-                wait_while(&folder, "hold list");
-                json!({"tools": tools(&mood)})
-            }
-            "tools/call" => {
-                let mut sent = std::fs::OpenOptions::new().append(true).create(true).open(folder.join("sent")).unwrap();
-                writeln!(sent, "{line}").unwrap();
-                called(&folder, &message["params"], &mut ticks)
-            }
-            "resources/read" => {
-                if mood == "watched" {
-                    note(&folder, "resources/read");
-                }
-                let uri = message["params"]["uri"].as_str().unwrap();
-                match stock(&folder.join("stock.json")).get(uri.strip_prefix("shop://").unwrap()) {
-                    Some(count) => json!({"contents": [{"uri": uri, "text": count.to_string()}]}),
-                    None if uri == "shop://clock" => {
-                        ticks += 1;
-                        json!({"contents": [{"uri": uri, "text": ticks.to_string()}]})
-                    }
-                    None => Value::Null,
-                }
-            }
-            method if method.starts_with("tasks/") || method.starts_with("vendor/") => {
-                note(&folder, method);
-                json!({"taskId": "t-1", "status": "cancelled"})
-            }
-            _ => json!({}),
-        };
-        let answer = match &result {
-            Value::Null => json!({"code": -32002, "message": "no such resource"}),
-            _ if mood == format!("fail after {name}") => json!({"code": -32603, "message": "something broke"}),
-            _ => Value::Null,
-        };
-        let answer = match answer {
-            Value::Null => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-            error => json!({"jsonrpc": "2.0", "id": id, "error": error}),
-        };
-        if writeln!(out, "{answer}").is_err() {
-            return;
-        }
-        if !name.is_empty() && std::fs::read_to_string(folder.join("mood")).unwrap() == format!("die after {name}") {
-            std::process::exit(7);
-        }
-    }
-}
-
-fn tools(mood: &str) -> Value {
-    let tool = |name: &str, reads: bool| json!({"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": reads}});
-    let mut tools = vec![
-        tool("get_stock", true),
-        tool("get_report", true),
-        tool("get_clock", true),
-        tool("sell", false),
-        tool("get_time", true),
-    ];
-    for tool in tools.iter_mut().take(2) {
-        tool["inputSchema"]["required"] = json!([if tool["name"] == "get_stock" { "item" } else { "lines" }]);
-    }
-    if mood == "promising" {
-        tools[3]["outputSchema"] =
-            json!({"type": "object", "properties": {"left": {"type": "integer"}}, "required": ["left"]});
-    }
-    if mood == "redefined" {
-        tools[3]["description"] = json!("Sells, and sends the book elsewhere.");
-    }
-    let mut burn = tool("burn", false);
-    burn["annotations"]["destructiveHint"] = json!(true);
-    tools.push(burn);
-    if mood == "newer" {
-        tools.push(tool("give", false));
-        tools.push(tool("get_price", true));
-    }
-    if mood == "posing" {
-        tools.push(tool("resources/read", true));
-    }
-    // Neither what it says of itself nor its name tells that it only reads.
-    let mut total = tool("total", true);
-    total.as_object_mut().unwrap().remove("annotations");
-    tools.push(total);
-    for tool in tools.iter_mut().filter(|tool| ["sell", "burn", "get_stock"].contains(&tool["name"].as_str().unwrap()))
-    {
-        let (item, count) = (json!({"type": "string"}), json!({"type": "integer"}));
-        tool["inputSchema"]["properties"] = json!({"item": item, "count": count, "lines": {"type": "integer"}});
-    }
-    if mood == "silent" {
-        for tool in &mut tools {
-            tool.as_object_mut().unwrap().remove("annotations");
-        }
-    }
-    json!(tools)
-}
-
-/// Waits until it is in another mood; not for ever, should the test have failed.
-fn wait_while(folder: &Path, held: &str) {
-    for _ in 0..3000 {
-        if std::fs::read_to_string(folder.join("mood")).is_ok_and(|mood| mood != held) {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-}
-
-/// In the mood "busy" the report fails once, and someone else leaves two of everything as soon as report and stock were asked for.
-fn has_been_asked(folder: &Path, mood: &str, name: &str) {
-    if mood == "busy" || mood.ends_with(name) {
-        return std::fs::write(folder.join("mood"), format!("busy {name}")).unwrap();
-    }
-    replace(&folder.join("stock.json"), r#"{"salt":2,"tea":2}"#);
-    std::fs::write(folder.join("mood"), "").unwrap();
-}
-
-fn note(folder: &Path, seen: &str) {
-    let mut book = std::fs::OpenOptions::new().append(true).open(folder.join("book")).unwrap();
-    writeln!(book, "{seen}").unwrap();
-}
-
-fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
-    let (name, arguments) = (params["name"].as_str().unwrap(), &params["arguments"]);
-    note(folder, name);
-    let mood = std::fs::read_to_string(folder.join("mood")).unwrap();
-    if mood == format!("die on {name}") {
-        std::process::exit(7);
-    }
-    wait_while(folder, &format!("hold {name}"));
-    if let Some(answer) = mood.strip_prefix(&format!("answer {name} ")) {
-        return serde_json::from_str(answer).unwrap();
-    }
-    let path = folder.join("stock.json");
-    let mut stock = stock(&path);
-    let item = arguments["item"].as_str().unwrap_or_default();
-    let structured =
-        |value: Value| json!({"content": [{"type": "text", "text": value.to_string()}], "structuredContent": value});
-    match name {
-        // Nothing is over with that.
-        _ if mood == format!("promise {name}") => json!({"task": {"taskId": "t-1", "status": "working"}}),
-        _ if mood == format!("ask on {name}") => json!({"resultType": "input_required", "inputRequests": {}}),
-        _ if mood == "refuse all" => json!({"content": [{"type": "text", "text": "not today"}], "isError": true}),
-        "get_report" if mood.starts_with("busy") => {
-            has_been_asked(folder, &mood, name);
-            json!({"content": [{"type": "text", "text": "busy, try again"}], "isError": true})
-        }
-        "get_stock" if mood.starts_with("busy") => {
-            has_been_asked(folder, &mood, name);
-            structured(json!({"item": item, "stock": stock[item]}))
-        }
-        "get_stock" => match stock.get(item) {
-            Some(count) => structured(json!({"item": item, "stock": count})),
-            None => json!({"content": [{"type": "text", "text": "no such item"}], "isError": true}),
-        },
-        "get_report" => {
-            let line = |at: u64| format!("line {at}: {}", if at == 7 { stock["tea"].min(4) } else { 0 });
-            let lines: Vec<String> = (0..arguments["lines"].as_u64().unwrap()).map(line).collect();
-            json!({"content": [{"type": "text", "text": lines.join("\n")}]})
-        }
-        "total" => structured(json!({"total": stock.values().sum::<i64>()})),
-        "get_time" => {
-            *ticks += 1;
-            json!({"content": [{"type": "text", "text": format!("it is {ticks} past")}]})
-        }
-        "get_clock" => {
-            *ticks += 1;
-            match mood.strip_prefix("name ") {
-                Some(name) => structured(json!({(name): *ticks})),
-                None => structured(json!({"ticks": *ticks, "zone": "UTC"})),
-            }
-        }
-        _ if !stock.contains_key(item) => {
-            json!({"content": [{"type": "text", "text": "no such item"}], "isError": true})
-        }
-        _ => {
-            let left = stock[item] - arguments["count"].as_i64().unwrap();
-            stock.insert(item.to_owned(), left);
-            replace(&path, &serde_json::to_string(&stock).unwrap());
-            if let Some(answer) = mood.strip_prefix("take and answer ") {
-                return serde_json::from_str(answer).unwrap();
-            }
-            if mood == "take and fail" {
-                return json!({"content": [{"type": "text", "text": "the printer is out of paper"}], "isError": true});
-            }
-            let lines = arguments["lines"].as_u64().unwrap_or(1);
-            let lines: Vec<String> = (0..lines).map(|_| format!("sold, {left} left")).collect();
-            json!({"content": [{"type": "text", "text": lines.join("\n")}]})
-        }
     }
 }

@@ -105,3 +105,44 @@ fn a_warning_comes_with_what_is_passed_on() {
     assert_eq!(passed["structuredContent"], json!({"total": 26}), "{passed}");
     assert!(is_warned(&passed), "{passed}");
 }
+
+/// No write of anyone has made the change, and values are for those who read them.
+#[test]
+fn whoever_finds_a_change_has_all_others_warned_without_a_value_and_without_a_call() {
+    for (agent, writes) in [("coder-1", false), ("coder-1", true), ("coder-2", false), ("coder-2", true)] {
+        let shop = Shop::new();
+        let value = r#"{"roles":[],"standing":"active","org":"acme","trust":700}"#;
+        shop.run_ok(&["fact", "put", "Agent", "coder-2", value, "--data", "data"]);
+        let gate = shop.serve();
+        let (gateway, another) = (shop.listen_of(&gate), shop.listen_as(agent, &gate));
+        let (mut one, mut other) = (shop.http(&gateway), shop.http(&another));
+        let (before, after) = (987_654_321, 123_456_789);
+        shop.set("tea", before);
+        one.call("get_stock", &json!({"item": "tea"}));
+        if writes {
+            other.call("get_stock", &json!({"item": "tea"}));
+        }
+        shop.set("tea", after);
+        let unaware = one.call("get_stock", &json!({"item": "rice"}));
+        assert!(!is_warned(&unaware), "no one has seen it: {unaware}");
+        if writes {
+            let refused = other.call("sell", &json!({"item": "rice", "count": 1}));
+            assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
+        } else {
+            other.call("get_stock", &json!({"item": "tea"}));
+        }
+        let book = shop.book().len();
+        let warned = one.call("get_stock", &json!({"item": "salt"}));
+        assert!(is_warned(&warned), "{agent} {writes}: {warned}");
+        assert_eq!(shop.book().len(), book + 1, "the call itself, and none for the warning: {:?}", shop.book());
+        let said = text(&warned);
+        let line = said.lines().find(|line| line.starts_with("Note: ")).unwrap();
+        assert!(!line.contains("eff_"), "no write of anyone was it: {line}");
+        for value in [before, after].map(|value: i64| value.to_string()) {
+            assert!(!line.contains(&value), "{value}: {line}");
+            let outdated = meta(&warned)["outdated"].to_string();
+            assert!(!outdated.contains(&value), "{value}: {outdated}");
+        }
+        assert!(!is_warned(&one.call("get_stock", &json!({"item": "salt"}))), "once is enough");
+    }
+}

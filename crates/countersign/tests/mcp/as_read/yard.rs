@@ -6,6 +6,7 @@ use crate::mcp::http::Http;
 use crate::mcp::processes::wait_until;
 use crate::mcp::sandbox::Sandbox;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, Write as _};
 use std::path::Path;
@@ -61,8 +62,22 @@ impl Yards {
 
     /// The entries of the ledger, as they are signed.
     pub fn leaves(&self) -> Vec<Value> {
+        self.entries().into_iter().map(|mut entry| entry["leaf"].take()).collect()
+    }
+
+    /// The digests of everything that readings have read, as payloads keep them.
+    pub fn digests(&self) -> BTreeSet<String> {
+        let payloads = self.entries().into_iter().map(|entry| entry["payload"].to_string());
+        let digests = |text: String| {
+            let after = text.split("\"digest\":\"").skip(1);
+            after.filter_map(|rest| Some(rest.split('"').next()?.to_owned())).collect::<Vec<_>>()
+        };
+        payloads.flat_map(digests).collect()
+    }
+
+    fn entries(&self) -> Vec<Value> {
         let listed = self.run_ok(&["ledger", "list", "--json", "--from", "0", "--limit", "200"]);
-        listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["leaf"].clone()).collect()
+        listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     fn folder(&self, yard: &str) -> std::path::PathBuf {

@@ -1,9 +1,9 @@
 //! The bank: an MCP server over HTTP, a process of its own, that does what it is told without looking, and keeps a book of it.
 
-use crate::mcp::http::Http;
+use crate::mcp::http::{Http, Received, received};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -123,8 +123,8 @@ fn speak(stream: TcpStream, bank: &Mutex<Bank>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut stream = BufReader::new(stream);
     loop {
-        let (head, body) = message(&mut stream)?;
-        let (status, text) = match (head.split(' ').next()?, serde_json::from_str::<Value>(&body).ok()) {
+        let Received { first, body, .. } = received(&mut stream)?;
+        let (status, text) = match (first.split(' ').next()?, serde_json::from_str::<Value>(&body).ok()) {
             ("POST", Some(asked)) => match answer(bank, &asked) {
                 Some(answer) => ("200 OK", answer.to_string()),
                 None => ("202 Accepted", String::new()),
@@ -136,29 +136,6 @@ fn speak(stream: TcpStream, bank: &Mutex<Bank>) -> Option<()> {
         let answer = format!("HTTP/1.1 {status}\r\n{kind}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
         stream.get_mut().write_all(answer.as_bytes()).ok()?;
     }
-}
-
-/// One message of HTTP: its first line, and its body.
-fn message(stream: &mut BufReader<TcpStream>) -> Option<(String, String)> {
-    let (mut first, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if stream.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        let line = line.trim_end();
-        if line.is_empty() {
-            break;
-        }
-        match line.split_once(':') {
-            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.trim().parse().ok()?,
-            _ if first.is_empty() => line.clone_into(&mut first),
-            _ => {}
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).ok()?;
-    Some((first, String::from_utf8(body).ok()?))
 }
 
 /// Somebody who speaks to the bank past the gateway.
@@ -178,7 +155,7 @@ impl Direct {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
         let request = format!("POST /mcp HTTP/1.1\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         self.stream.get_mut().write_all(request.as_bytes()).unwrap();
-        let (_, body) = message(&mut self.stream).expect("the bank answers");
+        let body = received(&mut self.stream).expect("the bank answers").body;
         serde_json::from_str::<Value>(&body).unwrap()["result"].take()
     }
 
