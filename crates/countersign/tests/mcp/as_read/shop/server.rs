@@ -134,8 +134,8 @@ fn answer(folder: &Path, line: &str, ticks: &AtomicU64) -> Option<Value> {
             match stock(&folder.join("stock.json")).get(uri.strip_prefix("shop://").unwrap()) {
                 Some(count) => json!({"contents": [{"uri": uri, "text": count.to_string()}]}),
                 None if uri == "shop://clock" => {
-                    *ticks += 1;
-                    json!({"contents": [{"uri": uri, "text": ticks.to_string()}]})
+                    let tick = ticks.fetch_add(1, Ordering::SeqCst);
+                    json!({"contents": [{"uri": uri, "text": tick.to_string()}]})
                 }
                 None => Value::Null,
             }
