@@ -258,7 +258,8 @@ impl Refusal {
         if is_refused_as(error, ErrorCode::ExternalUnread) {
             // Its server failed, or may not be asked as things are: other arguments help with neither.
             let message = format!("{tool} gave no answer: {first}");
-            let hint = "Try once more in a moment. If it fails again, tell your user: an operator has to look at its server or its approval.";
+            let hint = "Try once more in a moment. If it fails again, tell your user: an operator has to look at its server or at its \
+                        approval.";
             return Self::error(NOT_READ, message, hint, "later");
         }
         let message = format!("{tool} shows nothing: {first}");

@@ -172,8 +172,8 @@ fn is_jwt(text: &str) -> bool {
     header.starts_with('{') && header.contains("\"alg\"") && part(claims) >= 8
 }
 
-/// From `-----BEGIN … PRIVATE KEY-----` to its end, as far as what stands between looks like a key: whoever writes a text must not be able to
-/// hide what follows from the person who decides on it.
+/// From `-----BEGIN … PRIVATE KEY-----` to its end, as far as what is in between looks like a key: an agent must not be able to hide what
+/// follows from the person who decides on it.
 fn private_key(text: &str, at: usize) -> Option<(&'static str, Range<usize>)> {
     let rest = text.get(at..)?;
     let line = rest.get(..rest.floor_char_boundary(80))?;
