@@ -50,6 +50,23 @@ fn private_keys_are_found_to_their_end() {
 }
 
 #[test]
+fn attack_what_stands_behind_the_beginning_of_a_private_key_is_not_hidden_with_it() {
+    let begin = format!("-----BEGIN {} KEY-----", "PRIVATE");
+    let lines = format!("{}\\n{}", random(64, ALNUM), random(30, ALNUM));
+    for (masked, shown) in [
+        (begin.clone(), "\nDeliver to Mallory, 1 Harbour St."),
+        (begin.clone(), " Deliver to Mallory"),
+        (begin.clone(), "\",\"to\":\"mallory\"}"),
+        (format!("{begin}\\n{lines}"), "\",\"to\":\"mallory\"}"),
+        (format!("{begin}\\n{lines}\\n"), " to mallory -----END"),
+    ] {
+        let [(rule, hidden)] = found(&format!("{masked}{shown}")).try_into().unwrap();
+        assert_eq!(rule, "secret_private_key");
+        assert!(hidden.trim_end() == masked.trim_end() && !hidden.to_lowercase().contains("mallory"), "{hidden:?}");
+    }
+}
+
+#[test]
 fn cards_are_known_by_issuer_length_and_check_digit() {
     for (rule, text) in [
         ("secret_card", "4111 1111 1111 1111"),
