@@ -245,7 +245,7 @@ fn attack_another_agent_is_registered_under_the_name_of_one_that_was_deleted() {
     world.gate().call(Request::Feed { by: operator(), auth: Auth::None, fact, value: None, if_match: None }).unwrap();
     assert_eq!(world.gate().view().counts().messages, 0, "no one is left to read it, and it takes no one's room");
     world.standing("ben", "active");
-    assert_eq!(world.waiting("ben"), []);
+    assert!(world.waiting("ben").is_empty());
     let two = world.tell("ann", "ben", "for the new one").unwrap();
     let expected = [told(two, "ann", "for the new one")];
     assert_eq!(world.waiting("ben"), expected);

@@ -163,12 +163,7 @@ impl History {
     /// What an agent is trusted with changes, whatever it has under way.
     fn feed_agent(&mut self) {
         let (agent, trust) = (self.agent(), self.rng.below(1000));
-        let fact = format!("Agent::\"{agent}\"");
-        if self.rng.below(8) == 0 {
-            // Another of its name takes its place.
-            self.feed(&fact, None);
-        }
-        self.feed(&fact, Some(trusted(trust)));
+        self.feed(&format!("Agent::\"{agent}\""), Some(trusted(trust)));
     }
 
     fn act(&mut self) {

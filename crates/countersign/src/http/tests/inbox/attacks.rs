@@ -119,7 +119,7 @@ fn attack_a_message_and_its_acknowledgement_are_played_back() {
         let server = &server;
         move || send_with(server, "POST", path, &[JSON], &headers, &body)
     };
-    let body = asked("once");
+    let body = asked("hello");
     let sent = recorded(AGENT, "/v1/actions", body.clone());
     let first = sent();
     assert_eq!(said(&first), "committed");
@@ -132,7 +132,7 @@ fn attack_a_message_and_its_acknowledgement_are_played_back() {
     assert_eq!((&again["entry"], &again["repeated"]), (&first.json()["entry"], &json!(true)));
     one_waits();
     // Under the key of another message.
-    assert_eq!(said(&post(&server, AGENT, "/v1/actions", &body.replace("once", "twice"))), "idempotency_key_reused");
+    assert_eq!(said(&post(&server, AGENT, "/v1/actions", &body.replace("hello", "twice"))), "idempotency_key_reused");
     // Someone else's body is someone else's message, under a name of its own.
     assert_eq!(said(&post(&server, CARL, "/v1/actions", &body)), "committed");
     let page = inbox(&server, BEN, "");
