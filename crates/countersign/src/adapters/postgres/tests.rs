@@ -1,6 +1,5 @@
 //! The adapter on a real server of its own: races in every window, broken connections at every statement, crashes, receipts.
 
-mod changes;
 mod faults;
 mod gate;
 mod proxy;

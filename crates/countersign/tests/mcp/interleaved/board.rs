@@ -1,5 +1,5 @@
-//! A board with a number in each place, as an MCP server, or two with half of the places each, that does several things at once and takes
-//! its time with each; and a gate in front of it.
+//! A board with a number in each place, as an MCP server that does several things at once and takes its time with each; and a gate in
+//! front of it.
 
 use crate::mcp::client::Stdio;
 use crate::mcp::http::Http;
@@ -15,8 +15,6 @@ use std::time::Duration;
 
 /// The places.
 pub const PLACES: [&str; 4] = ["a", "b", "c", "d"];
-/// The servers, of which each has every so-manieth place.
-const SERVERS: [&str; 2] = ["board", "other"];
 /// How long the server takes at most before it does something, and after.
 const SLOW_US: u64 = 1200;
 
@@ -24,23 +22,22 @@ const SLOW_US: u64 = 1200;
 pub struct Board {
     gate: Option<Http>,
     sandbox: Sandbox,
-    servers: usize,
     /// Held while a gateway is killed and another one takes over.
     killing: Mutex<()>,
 }
 
 impl Board {
     /// One whose tools are guarded as read.
-    pub fn guarded(servers: usize) -> Self {
-        Self::new(servers, &["--guard", "as-read"], "")
+    pub fn guarded() -> Self {
+        Self::new(&["--guard", "as-read"], "")
     }
 
     /// One whose tools pass as they are called.
     pub fn unguarded() -> Self {
-        Self::new(1, &[], "[mcp]\nunmapped = \"pass\"\n\n")
+        Self::new(&[], "[mcp]\nunmapped = \"pass\"\n\n")
     }
 
-    fn new(servers: usize, how: &[&str], settings: &str) -> Self {
+    fn new(how: &[&str], settings: &str) -> Self {
         let sandbox = Sandbox::new();
         let held: Places = PLACES.iter().map(|place| ((*place).to_owned(), "0".to_owned())).collect();
         std::fs::write(sandbox.path().join("board.json"), serde_json::to_string(&held).unwrap()).unwrap();
@@ -50,22 +47,14 @@ impl Board {
             sandbox.path().display(),
             std::env::current_exe().unwrap().display()
         );
-        let server = |name: &str| format!("[mcp.upstream.{name}]\ncommand = ['sh', '-c', '''{command}''']\n");
-        let named: String = SERVERS.iter().take(servers).map(|name| server(name)).collect();
-        let settings = format!("{settings}{named}");
+        let settings = format!("{settings}[mcp.upstream.board]\ncommand = ['sh', '-c', '''{command}''']\n");
         std::fs::write(sandbox.path().join("countersign.toml"), settings).unwrap();
         sandbox.run_ok(&[&["mcp", "approve", "--yes", "--data", "data"], how].concat());
         let gate = Http::start(sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
-        let board = Self { gate: Some(gate), sandbox, servers, killing: Mutex::default() };
+        let board = Self { gate: Some(gate), sandbox, killing: Mutex::default() };
         // What approving it tried does not count.
         board.take_book();
         board
-    }
-
-    /// The name of a tool of the server that has a place.
-    pub fn tool(&self, tool: &str, place: &str) -> String {
-        let at = PLACES.iter().position(|known| *known == place).unwrap();
-        if self.servers == 1 { tool.to_owned() } else { format!("{}__{tool}", SERVERS[at % self.servers]) }
     }
 
     /// A client through a gateway of its own.

@@ -143,11 +143,10 @@ impl<'a> Player<'a> {
     }
 
     fn send(&mut self, sent: &Sent) -> u64 {
-        let (tool, place, arguments) = match sent {
-            Sent::Look(place) => ("look", *place, json!({"place": place})),
-            Sent::Put(put) => ("put", put.place.as_str(), json!({"place": put.place, "value": put.value})),
+        let params = match sent {
+            Sent::Look(place) => json!({"name": "look", "arguments": {"place": place}}),
+            Sent::Put(put) => json!({"name": "put", "arguments": {"place": put.place, "value": put.value}}),
         };
-        let params = json!({"name": self.board.tool(tool, place), "arguments": arguments});
         self.client().ask("tools/call", &params)
     }
 
