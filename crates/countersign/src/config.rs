@@ -246,7 +246,7 @@ mod tests {
         assert!(refused("zebra = 1").contains("the keys are `adapters`"));
         assert!(refused("queue_len = \"1\"").contains("whole number from 1"));
         assert!(refused("queue_len = 0").contains("whole number from 1"));
-        assert!(refused("data = 3").contains("must be a string"));
+        assert!(refused("data = 3").contains("must be a non-empty string"));
         assert!(refused("listen = \"localhost\"").contains("127.0.0.1:8420"));
         assert!(refused("a = 1\nb = = 2").starts_with("line 2: "));
     }
