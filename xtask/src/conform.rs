@@ -65,7 +65,7 @@ const CONTROLS: &[(&str, &str)] = &[
     ("no-locks", "AG-097-4.8"),
     ("documentation", "AG-097-4.1"),
     ("verification", "AG-097-8.6"),
-    ("readings", "AG-097-4.2 AG-097-4.3 AG-097-4.4 TOOL-1"),
+    ("readings", "AG-097-4.2 AG-097-4.3 AG-097-4.4 AG-097-4.5 AG-097-4.6 AG-097-4.11 TOOL-1"),
     ("signatures", "AG-097-4.6 AG-097-8.3"),
     ("durability", "AG-097-8.3 AG-097-8.6 TOOL-1"),
     ("seal", "AG-097-8.3"),

@@ -62,7 +62,7 @@ controls! {
     LastPrecondition = "last-precondition",
     /// Versions are not compared where a pact says `unchanged`.
     Unchanged = "unchanged",
-    /// The age of an observation is not looked at.
+    /// The age of an observation, or of a reading, is not looked at.
     Staleness = "staleness",
     /// Facts are taken as they were observed.
     CurrentFacts = "current-facts",
@@ -236,7 +236,10 @@ fn doctored(pact: &Arc<Pact>, control: Control) -> Arc<Pact> {
             Control::Preconditions => kind.require.clear(),
             Control::LastPrecondition => drop(kind.require.pop()),
             Control::Unchanged => kind.reads.iter_mut().for_each(|read| read.unchanged = false),
-            Control::Staleness => kind.require.iter_mut().for_each(|require| require.stale_after_ms = None),
+            Control::Staleness => {
+                kind.require.iter_mut().for_each(|require| require.stale_after_ms = None);
+                kind.guard.iter_mut().for_each(|guard| guard.stale_after_ms = None);
+            }
             _ => {}
         }
     }

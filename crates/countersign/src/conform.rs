@@ -22,7 +22,7 @@ mod tools;
 
 use crate::commands::Failure;
 use crate::key_file;
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use gate::{Subject, Unavailable};
 use requirements::{Claim, Row};
@@ -112,18 +112,22 @@ type Procedure = fn(&Bench) -> Result<Json>;
 
 /// The procedure of each id that has one.
 const PROCEDURES: &[(&str, Procedure)] = &[
-    ("AG-097-4.1", |bench| clauses::documented(&bench.subject)),
+    ("AG-097-4.1", |bench| over_tools_too(bench, clauses::documented, tools::clauses::documented)),
     ("AG-097-4.2", |bench| over_tools_too(bench, clauses::current, tools::current)),
     ("AG-097-4.3", |bench| over_tools_too(bench, clauses::told, tools::told)),
     ("AG-097-4.4", |bench| over_tools_too(bench, races::atomic, tools::atomic)),
     ("AG-097-4.5", |bench| {
         let entries = sweep::judged(bench.sweep()?, |swept| &swept.recorded)?;
-        Ok(json!({"rejections": entries.len(), "entries": sweep::span(&entries)}))
+        let recorded = json!({"rejections": entries.len(), "entries": sweep::span(&entries)});
+        over_tools_too(bench, |_| Ok(recorded), tools::clauses::recorded)
     }),
-    ("AG-097-4.6", |bench| clauses::not_skipped(&bench.subject)),
-    ("AG-097-4.7", |bench| of_our_own(bench, time::threshold)),
-    ("AG-097-4.8", |bench| clauses::optimistic(&bench.subject)),
-    ("AG-097-4.11", |bench| clauses::asked_ahead(&bench.subject)),
+    ("AG-097-4.6", |bench| over_tools_too(bench, clauses::not_skipped, tools::clauses::not_skipped)),
+    ("AG-097-4.7", |bench| {
+        let threshold = |_: &Subject| Ok(json!({"threshold": time::threshold()?}));
+        of_our_own(bench, || over_tools_too(bench, threshold, tools::clauses::stale))
+    }),
+    ("AG-097-4.8", |bench| over_tools_too(bench, clauses::optimistic, tools::clauses::beside)),
+    ("AG-097-4.11", |bench| over_tools_too(bench, clauses::asked_ahead, tools::clauses::warned)),
     ("AG-097-8.1", |bench| {
         let entries = sweep::judged(bench.sweep()?, |swept| &swept.changed)?;
         let back = attacks::changed_back(&bench.subject)?;
@@ -157,11 +161,14 @@ const PROCEDURES: &[(&str, Procedure)] = &[
 ];
 
 /// Runs a procedure on actions that a pact models, and where the gate is our own another on tools that none does.
-fn over_tools_too(bench: &Bench, run: fn(&Subject) -> Result<Json>, over_tools: fn() -> Result<Json>) -> Result<Json> {
+fn over_tools_too(
+    bench: &Bench,
+    run: impl FnOnce(&Subject) -> Result<Json>,
+    over_tools: fn() -> Result<Json>,
+) -> Result<Json> {
     let mut evidence = run(&bench.subject)?;
-    if bench.subject.own().is_ok()
-        && let Some(members) = evidence.as_object_mut()
-    {
+    if bench.subject.own().is_ok() {
+        let members = evidence.as_object_mut().context("the evidence has no room for what tools show")?;
         members.insert("tools".to_owned(), over_tools()?);
     }
     Ok(evidence)

@@ -1,6 +1,7 @@
 //! Tools of a server that no pact models, guarded as read (TOOL-1, and AG-097's clauses over tools). What counts is the book of the
 //! server: what it was asked to do, and what it had then.
 
+pub mod clauses;
 pub mod shelf;
 
 use self::shelf::{Agent, Shelf};

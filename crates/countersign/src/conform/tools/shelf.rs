@@ -1,10 +1,11 @@
 //! A shelf with things on it as an MCP server, which gives out whatever it is asked for and writes it into its book; a gate that guards
-//! it as read, without a pact; and agents behind gateways. All of them are processes.
+//! it as read, without a pact; and agents behind gateways. All of them are processes. The server has one more tool, which no one has
+//! approved.
 
 use crate::client::{Call, Client};
 use crate::conform::own::{self, Process};
 use anyhow::{Context as _, Result};
-use countersign_api::Ready;
+use countersign_api::{EntryResponse, FactResponse, Ready};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -12,10 +13,15 @@ use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 use tempfile::TempDir;
 
-/// The agent's name.
-const AGENT: &str = "conform-1";
+/// The agents' names.
+pub const AGENTS: [&str; 2] = ["conform-1", "conform-2"];
+/// What is taken of these waits until another is taken beside it, or for so long.
+pub const MEETING: &str = "meeting-";
+const MEETS_WITHIN: Duration = Duration::from_secs(10);
 /// How many there are of everything that is not said otherwise.
 const FULL: i64 = 10;
 const STOCK: &str = "stock.json";
@@ -26,6 +32,8 @@ const BOOK: &str = "book.jsonl";
 pub struct Taken {
     pub item: String,
     pub left: i64,
+    /// How many were being taken at that moment, this one included.
+    pub at_once: usize,
 }
 
 /// A guarded shelf.
@@ -33,6 +41,8 @@ pub struct Shelf {
     gate: Process,
     url: String,
     folder: TempDir,
+    /// What starts the server, in one text.
+    server: String,
 }
 
 /// An agent in a session of its own.
@@ -49,20 +59,30 @@ impl Shelf {
         let folder = tempfile::tempdir().context("no temporary folder can be made")?;
         let at = folder.path();
         let program = std::env::current_exe().context("the system does not say which program this is")?;
-        let words = [&*program.to_string_lossy(), "conform", "--shelf", &at.to_string_lossy()].map(toml::Value::from);
+        let words = [&*program.to_string_lossy(), "conform", "--shelf", &at.to_string_lossy()].map(str::to_owned);
+        let command = words.each_ref().map(|word| format!("'{word}'")).join(" ");
+        let words = words.map(toml::Value::from);
         let server = toml::Table::from_iter([("command".to_owned(), toml::Value::from(words.to_vec()))]);
         std::fs::write(at.join("countersign.toml"), format!("[mcp.upstream.shelf]\n{server}"))?;
         own::run(at, &["init", "--data", "data", "--open"])?;
         let agent = r#"{"roles":[],"standing":"active","org":"conform","trust":500}"#;
-        own::run(at, &["fact", "put", "Agent", AGENT, agent, "--data", "data"])?;
-        own::run(at, &["mcp", "approve", "--yes", "--guard", "as-read", "--data", "data"])?;
+        for name in AGENTS {
+            own::run(at, &["fact", "put", "Agent", name, agent, "--data", "data"])?;
+        }
+        let approve = ["mcp", "approve", "--yes", "--guard", "as-read", "--data", "data"];
+        own::run(at, &[&approve[..], &["shelf/get_count", "shelf/take"]].concat())?;
         let (gate, url) = own::serve(at)?;
-        Ok(Self { gate, url, folder })
+        Ok(Self { gate, url, folder, server: command })
     }
 
     /// A new session.
     pub fn agent(&self) -> Result<Agent> {
-        let words = ["mcp", "serve", "--server", &self.url, "--agent", AGENT];
+        self.agent_with(AGENTS[0], &[])
+    }
+
+    /// A new session of an agent that gives its own gateway more to do.
+    pub fn agent_with(&self, name: &str, more: &[&str]) -> Result<Agent> {
+        let words = [&["mcp", "serve", "--server", &self.url, "--agent", name], more].concat();
         let mut command = own::command(self.folder.path(), &words)?;
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
         let input = child.stdin.take().context("a process without input")?;
@@ -73,6 +93,40 @@ impl Shelf {
             .request("initialize", &json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}))?;
         agent.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
         Ok(agent)
+    }
+
+    /// The gate, as its callers see it.
+    pub fn gate(&self) -> Result<Client> {
+        Client::remote(&self.url)
+    }
+
+    /// A pact that is drafted from the server's tools.
+    pub fn draft(&self) -> Result<String> {
+        let (code, draft) =
+            own::output(self.folder.path(), &["pact", "init", "--mcp", &self.server, "--name", "shelf"])?;
+        anyhow::ensure!(code == Some(0), "no pact can be drafted");
+        Ok(draft)
+    }
+
+    /// Publishes a pact, if it may be.
+    pub fn publish(&self, pact: &str) -> Result<()> {
+        let file = self.folder.path().join("pact.toml");
+        std::fs::write(&file, pact)?;
+        own::run(self.folder.path(), &["pact", "publish", "pact.toml", "--server", &self.url])
+    }
+
+    /// The definition that was approved of a tool; of one that was not, none that it has.
+    pub fn definition(&self, tool: &str) -> Result<String> {
+        let fact: Result<FactResponse> = self.gate()?.call(Call::get(format!("/v1/facts/McpTool/shelf%2F{tool}")));
+        let definition = fact.ok().and_then(|fact| fact.value.get("definition")?.as_str().map(str::to_owned));
+        Ok(definition.unwrap_or_else(|| "0".repeat(64)))
+    }
+
+    /// One entry: what is public of it, and what lies beside it.
+    pub fn entry(&self, index: u64) -> Result<Json> {
+        let entry: EntryResponse = self.gate()?.call(Call::get(format!("/v1/ledger/entries/{index}")))?;
+        let payload = entry.payload.context("the entry has no payload")?;
+        Ok(json!({"leaf": entry.leaf, "payload": serde_json::from_str::<Json>(payload.get())?}))
     }
 
     /// Changes how many there are, past the gate.
@@ -94,7 +148,7 @@ impl Shelf {
     /// Kills the gate, and has everything decided once more. Gives what the audit says, its exit code, and how many entries there were
     /// before.
     pub fn audit(self) -> Result<(Json, Option<i32>, u64)> {
-        let before = Client::remote(&self.url)?.call::<Ready>(Call::get("/readyz"))?.position;
+        let before = self.gate()?.call::<Ready>(Call::get("/readyz"))?.position;
         drop(self.gate);
         let (code, said) = own::output(self.folder.path(), &["audit", "--data", "data", "--json"])?;
         Ok((serde_json::from_str(&said).with_context(|| format!("not JSON: {said}"))?, code, before))
@@ -106,7 +160,8 @@ impl Agent {
         writeln!(self.input, "{message}").and_then(|()| self.input.flush()).context("the gateway has ended")
     }
 
-    fn request(&mut self, method: &str, params: &Json) -> Result<Json> {
+    /// Asks; the result, or the whole answer where it is an error.
+    pub fn request(&mut self, method: &str, params: &Json) -> Result<Json> {
         self.next += 1;
         let id = json!(self.next);
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))?;
@@ -150,49 +205,95 @@ fn write(folder: &Path, stock: &Stock) -> Result<()> {
     Ok(std::fs::rename(beside, folder.join(STOCK))?)
 }
 
+/// Who is taking something.
+#[derive(Default)]
+struct Busy {
+    taking: Mutex<Taking>,
+    changed: Condvar,
+}
+
+/// How many there are, and the most that there were since there was no one.
+#[derive(Default)]
+struct Taking {
+    now: usize,
+    most: usize,
+}
+
 /// Is the server, until its input is closed.
 pub fn serve(folder: &Path) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let (out, busy) = (Arc::new(Mutex::new(std::io::stdout())), Arc::<Busy>::default());
     for line in std::io::stdin().lock().lines() {
         let Ok(message) = serde_json::from_str::<Json>(&line?) else { continue };
-        let Some(id) = message.get("id") else { continue };
-        let result = match message.get("method").and_then(Json::as_str) {
-            Some("initialize") => json!({
-                "protocolVersion": "2025-11-25", "serverInfo": {"name": "shelf", "version": "1"},
-                "capabilities": {"tools": {}},
-            }),
-            Some("tools/list") => json!({"tools": tools()}),
-            Some("tools/call") => called(folder, message.get("params").unwrap_or(&Json::Null))?,
-            _ => json!({}),
-        };
-        writeln!(out, "{}", json!({"jsonrpc": "2.0", "id": id, "result": result}))?;
-        out.flush()?;
+        let Some(id) = message.get("id").cloned() else { continue };
+        let (folder, out, busy) = (folder.to_owned(), Arc::clone(&out), Arc::clone(&busy));
+        std::thread::spawn(move || -> Result<()> {
+            let result = answered(&folder, &message, &busy)?;
+            let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+            writeln!(out, "{}", json!({"jsonrpc": "2.0", "id": id, "result": result}))?;
+            Ok(out.flush()?)
+        });
     }
     Ok(())
 }
 
-fn tools() -> Json {
-    let tool = |name: &str, reads: bool, needs: &[&str]| {
-        let item = json!({"type": "string"});
-        let schema = json!({"type": "object", "properties": {"item": item}, "required": needs});
-        json!({"name": name, "inputSchema": schema, "annotations": {"readOnlyHint": reads}})
-    };
-    json!([tool("get_count", true, &["item"]), tool("take", false, &["item", "count"])])
+fn answered(folder: &Path, message: &Json, busy: &Busy) -> Result<Json> {
+    Ok(match message.get("method").and_then(Json::as_str).unwrap_or_default() {
+        "initialize" => json!({
+            "protocolVersion": "2025-11-25", "serverInfo": {"name": "shelf", "version": "1"},
+            "capabilities": {"tools": {}, "tasks": {"list": {}, "cancel": {}}},
+        }),
+        "tools/list" => json!({"tools": tools()}),
+        "tools/call" => called(folder, message.get("params").unwrap_or(&Json::Null), busy)?,
+        "ping" => json!({}),
+        // Whatever it is, it may change something.
+        other => {
+            note(folder, &Taken { item: other.to_owned(), left: 0, at_once: 0 })?;
+            json!({})
+        }
+    })
 }
 
-fn called(folder: &Path, params: &Json) -> Result<Json> {
+fn note(folder: &Path, taken: &Taken) -> Result<()> {
+    let mut book = OpenOptions::new().append(true).create(true).open(folder.join(BOOK))?;
+    // In one write, so that lines of two threads do not mix.
+    Ok(book.write_all(format!("{}\n", serde_json::to_string(taken)?).as_bytes())?)
+}
+
+fn tools() -> Json {
+    let tool = |name: &str, reads: bool, needs: &[&str]| {
+        let (item, count) = (json!({"type": "string"}), json!({"type": "integer"}));
+        let mut schema = json!({"type": "object", "properties": {"item": item}, "required": needs});
+        if let Some(properties) = schema.pointer_mut("/properties").filter(|_| !reads) {
+            properties["count"] = count;
+        }
+        json!({"name": name, "inputSchema": schema, "annotations": {"readOnlyHint": reads}})
+    };
+    let needs = ["item", "count"];
+    json!([tool("get_count", true, &["item"]), tool("take", false, &needs), tool("take_all", false, &needs)])
+}
+
+fn called(folder: &Path, params: &Json, busy: &Busy) -> Result<Json> {
     let item = params.pointer("/arguments/item").and_then(Json::as_str).unwrap_or_default().to_owned();
-    let mut stock = read(folder)?;
-    let count = stock.get(&item).copied().unwrap_or(FULL);
-    if params.get("name").and_then(Json::as_str) != Some("take") {
-        let said = json!({"item": item, "count": count});
+    if params.get("name").and_then(Json::as_str) == Some("get_count") {
+        let said = json!({"item": item, "count": read(folder)?.get(&item).copied().unwrap_or(FULL)});
         return Ok(json!({"content": [{"type": "text", "text": said.to_string()}], "structuredContent": said}));
     }
+    let mut taking = busy.taking.lock().unwrap_or_else(PoisonError::into_inner);
+    taking.now += 1;
+    taking.most = taking.most.max(taking.now);
+    busy.changed.notify_all();
+    if item.starts_with(MEETING) {
+        let waited = busy.changed.wait_timeout_while(taking, MEETS_WITHIN, |taking| taking.most < 2);
+        taking = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+    // Still under the lock: what is read here is written before anyone else reads it.
+    let mut stock = read(folder)?;
     let taken = params.pointer("/arguments/count").and_then(Json::as_i64).unwrap_or(0);
-    let left = count.saturating_sub(taken);
-    let mut book = OpenOptions::new().append(true).create(true).open(folder.join(BOOK))?;
-    writeln!(book, "{}", serde_json::to_string(&Taken { item: item.clone(), left })?)?;
+    let left = stock.get(&item).copied().unwrap_or(FULL).saturating_sub(taken);
+    note(folder, &Taken { item: item.clone(), left, at_once: taking.most })?;
     stock.insert(item, left);
     write(folder, &stock)?;
+    taking.now -= 1;
+    taking.most = if taking.now == 0 { 0 } else { taking.most };
     Ok(json!({"content": [{"type": "text", "text": format!("{left} left")}]}))
 }
