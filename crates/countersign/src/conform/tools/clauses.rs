@@ -187,9 +187,8 @@ pub fn stale() -> Result<Json> {
     let shelf = Shelf::start()?;
     shelf.publish(&PACT.replace("MORE", "stale_after = \"1ms\""))?;
     let mut agent = shelf.agent()?;
-    let read = agent.call("get_count", &json!({"item": "tea"}))?;
-    let at = said(&read, "/read_at").and_then(Json::as_u64).context("it is not said when it was read")?;
-    until_past(at.saturating_add(2))?;
+    look(&mut agent, "tea")?;
+    until_later(2)?;
     let refused = take(&mut agent, "tea", 1)?;
     code_is(&refused, "reading_stale", "a write on what was read too long ago")?;
     let again = said(&refused, "/retry/calls/0/tool").and_then(Json::as_str);
@@ -203,10 +202,12 @@ pub fn stale() -> Result<Json> {
     Ok(json!({"refused": "reading_stale", "calls": shelf.taken()?.len()}))
 }
 
-/// Waits until the clock is past a moment.
-fn until_past(ms: u64) -> Result<()> {
+/// Waits until so many milliseconds have passed.
+fn until_later(ms: u128) -> Result<()> {
     let began = Instant::now();
-    while SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() <= u128::from(ms) {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_millis());
+    let from = now()?;
+    while now()? <= from.saturating_add(ms) {
         ensure!(began.elapsed() < PATIENCE, "the clock stands still");
         std::thread::yield_now();
     }
