@@ -36,9 +36,9 @@ const AT_ONCE: usize = 4;
 const CONTROLS: &[(&str, &str)] = &[
     (
         "preconditions",
-        "AG-097-4.2 AG-097-4.3 AG-097-4.4 AG-097-4.5 AG-097-4.7 AG-097-4.11 AG-097-8.1 AG-097-8.2 AG-097-8.3 \
-         AG-097-8.4 AG-097-8.5 AG-097-8.6 AG-097-A AG-097-B AG-097-C AG-097-D AG-097-T CONC-1 CONC-2 CONC-4 \
-         CONC-5 CONC-6 CONC-7 CONC-8",
+        "AG-097-4.2 AG-097-4.3 AG-097-4.4 AG-097-4.5 AG-097-4.6 AG-097-4.7 AG-097-4.11 AG-097-8.1 AG-097-8.2 \
+         AG-097-8.3 AG-097-8.4 AG-097-8.5 AG-097-8.6 AG-097-A AG-097-B AG-097-C AG-097-D AG-097-T CONC-1 CONC-2 \
+         CONC-4 CONC-5 CONC-6 CONC-7 CONC-8",
     ),
     (
         "last-precondition",

@@ -124,8 +124,12 @@ pub fn recorded() -> Result<Json> {
     ensure!(!expected.is_empty() && expected != actual, "what was read in entry {reading} has no digest of its own");
     ensure!(text(changed, "/before") == expected, "expected is not what was read in entry {reading}: {changed}");
     ensure!(text(changed, "/after") == actual && !actual.is_empty(), "actual is not what was read again: {changed}");
+    let gap = entry.pointer("/payload/decision/gap_ms").and_then(Json::as_u64);
+    ensure!(gap.is_some(), "entry {index} does not say how long ago it was read: {entry}");
     nothing_is_taken(&shelf, "after a refusal")?;
-    Ok(json!({"entry": index, "action": "take", "reading": "get_count", "expected": expected, "actual": actual}))
+    Ok(
+        json!({"entry": index, "gap_ms": gap, "action": "take", "reading": "get_count", "expected": expected, "actual": actual}),
+    )
 }
 
 /// Writes as an agent that speaks to the gate itself: under this action of the gateway's own pact, in this session or in none.
