@@ -29,6 +29,8 @@ pub struct Effect {
     pub approval: Option<Arc<Approved>>,
     /// The readings that it rests on, with the versions that they had at the intent.
     pub rests_on: Vec<(FactId, u64)>,
+    /// The gap of its intent: a reading that was told since has a later time.
+    pub gap_ms: Option<u64>,
     /// When its intent was entered, in ledger milliseconds.
     pub at_ms: u64,
     /// Where it is.

@@ -29,18 +29,6 @@ fn absent(fact: FactId) -> ReadVersion {
     ReadVersion { fact, version: 0, tag: None }
 }
 
-/// How long ago the oldest of these versions of readings was made. Of one that was read again since, it is not known.
-fn gap_ms<'a>(versions: impl Iterator<Item = (&'a FactId, u64)>, snapshot: &dyn Snapshot, now_ms: u64) -> Option<u64> {
-    let made_at = |(id, version): (&FactId, u64)| {
-        let fact = snapshot.fact(id).filter(|fact| id.ty().as_str() == READING && fact.version() == version)?;
-        match fact.value.as_ref()?.get("at") {
-            Some(Value::Long(at_ms)) => u64::try_from(*at_ms).ok(),
-            _ => None,
-        }
-    };
-    versions.filter_map(made_at).min().map(|oldest_ms| now_ms.saturating_sub(oldest_ms))
-}
-
 /// The readings of a session that a guard counts.
 fn counted(guard: &AsRead, session: &Session, snapshot: &dyn Snapshot) -> Vec<(Arc<Fact>, Held)> {
     let held = session.readings().filter_map(|fact| {
@@ -112,7 +100,14 @@ impl Deciding<'_> {
 
     /// Time since the oldest of the readings among what was read.
     pub(super) fn readings_gap_ms(&self, reads: &[ReadVersion]) -> Option<u64> {
-        gap_ms(reads.iter().map(|read| (&read.fact, read.version)), self.snapshot, self.now_ms)
+        let made_at = |read: &ReadVersion| {
+            let fact = self.snapshot.fact(&read.fact).filter(|fact| fact.id.ty().as_str() == READING)?;
+            match fact.value.as_ref()?.get("at") {
+                Some(Value::Long(at_ms)) => u64::try_from(*at_ms).ok(),
+                _ => None,
+            }
+        };
+        reads.iter().filter_map(made_at).min().map(|oldest_ms| self.now_ms.saturating_sub(oldest_ms))
     }
 
     /// Whether a reading counts: what was made after the action was asked for, while it waited for a person, does not.
@@ -186,8 +181,8 @@ pub(super) fn compare(
     let current =
         effect.rests_on.iter().map(|(fact, _)| snapshot.fact(fact).map_or_else(|| absent(fact.clone()), version_of));
     decision.reads.extend(current);
-    let rests_on = effect.rests_on.iter().map(|(fact, version)| (fact, *version));
-    decision.gap_ms = decision.gap_ms.max(gap_ms(rests_on, snapshot, now_ms));
+    let since_ms = now_ms.saturating_sub(effect.at_ms);
+    decision.gap_ms = decision.gap_ms.max(effect.gap_ms.map(|gap_ms| gap_ms.saturating_add(since_ms)));
     // What was told is entered before this is decided once more. That it has changed says more than that it was read again.
     if matches!(decision.blocked(), Some(Reason::ReadingUnusable { .. }))
         && let Err(reason) = differing(effect, rereads, snapshot)

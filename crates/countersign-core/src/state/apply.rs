@@ -286,7 +286,8 @@ impl State {
         };
         let rests_on = readings_in(decision);
         let approval = approval.map(Arc::new);
-        let effect = Effect { id, action, approval, rests_on, at_ms: time_ms, phase, latest: index };
+        let (gap_ms, at_ms) = (decision.gap_ms, time_ms);
+        let effect = Effect { id, action, approval, rests_on, gap_ms, at_ms, phase, latest: index };
         self.effects.begin(effect, &mut self.fences);
     }
 

@@ -116,7 +116,7 @@ fn fill_with_effects(world: &mut World) {
     for entry in 0..EFFECTS_PER_AGENT_MAX as u64 {
         let (phase, action) = (Phase::Cooling { dispatch_at_ms: u64::MAX }, Arc::clone(&action));
         let (id, rests_on) = (EffectId(entry), Vec::new());
-        let effect = Effect { id, action, approval: None, rests_on, at_ms: 1, phase, latest: entry };
+        let effect = Effect { id, action, approval: None, rests_on, gap_ms: None, at_ms: 1, phase, latest: entry };
         world.state.effects.begin(effect, &mut world.state.fences);
     }
 }
