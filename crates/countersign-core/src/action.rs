@@ -13,6 +13,7 @@ use crate::limits::{BODY_BYTES_MAX, OBSERVATIONS_MAX, UNSURE_MAX};
 use crate::pact::ActionType;
 use crate::reason::{BindProblem, Misfit};
 use crate::session::SessionName;
+use crate::tainted::Tainted;
 use crate::value::Attributes;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::Value as Json;
@@ -259,6 +260,9 @@ pub struct Action {
     pub unsure: Vec<Digest>,
     /// The entry of the batch that it came in; `None` where it came alone.
     pub batch: Option<u64>,
+    /// The parameters that carry values of labelled content that was shown before, with its labels. The gate finds out when it admits
+    /// the action, and the entry keeps it (I8).
+    pub tainted: Tainted,
     /// A binding made at admission, good for the pact with this hash only.
     bound: Option<(Digest, Binding)>,
 }
@@ -266,8 +270,9 @@ pub struct Action {
 impl PartialEq for Action {
     /// By what was sent and by whom. The rest follows from the body.
     fn eq(&self, other: &Self) -> bool {
-        let Self { id, agent, auth, observed, chain, .. } = self;
-        (id, agent, auth, observed, chain) == (&other.id, &other.agent, &other.auth, &other.observed, &other.chain)
+        let Self { id, agent, auth, observed, chain, tainted, .. } = self;
+        let of_other = (&other.id, &other.agent, &other.auth, &other.observed, &other.chain, &other.tainted);
+        (id, agent, auth, observed, chain, tainted) == of_other
     }
 }
 
@@ -310,6 +315,7 @@ impl Action {
             session,
             unsure,
             batch: None,
+            tainted: Tainted::new(),
             bound: None,
         }
     }

@@ -10,7 +10,8 @@ mod spelling;
 mod work;
 
 use self::search::Search;
-use self::spelling::{joined, joined_whole, normal, numbers};
+use self::spelling::joined_whole;
+pub(crate) use self::spelling::{joined, normal, numbers};
 use self::work::Work;
 use crate::limits::{CARRIED_BYTES_MAX, CARRIED_LIKE_MAX};
 use crate::node::Node;

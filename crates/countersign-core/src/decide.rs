@@ -15,6 +15,7 @@ mod fences;
 mod group;
 mod halted;
 mod judge;
+mod labels;
 mod preconditions;
 mod reading_values;
 mod readings;
@@ -28,6 +29,7 @@ pub use call::{external_read, percent_encoded, target};
 pub use delegation::stranger;
 pub use group::{GroupBlocked, Grouping, decide_group, not_groupable};
 pub use judge::{ReadyToSend, external_fact, judge};
+pub(crate) use labels::in_force;
 pub(crate) use readings::{readings_in, rested_on};
 pub use standing::{rules_out, stop_on};
 pub use turns::{ReadRest, Touch, beside, meets, touched_by_reading, touches};
@@ -41,6 +43,7 @@ use crate::fact::{Fact, Version};
 use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::ids::{AgentId, FactId, PactName};
+use crate::labels::{LabelSet, Labels};
 use crate::limits::REVIEW_EXPIRES_MS;
 use crate::pact::{ActionType, Mode, OnFail, Pact};
 use crate::reason::{Drift, Reason, RuleFailure, Unusable};
@@ -49,6 +52,8 @@ use crate::session::Reread;
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
 use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What `decide` may look at: the current facts, pacts, budgets and halts, and nothing else.
@@ -75,6 +80,12 @@ pub trait Snapshot {
     fn fences(&self) -> &Fences;
     /// Whether no more effects of an agent can be under way.
     fn effects_at_capacity(&self, agent: &AgentId) -> bool;
+    /// Where content comes from, and which agents were shown it.
+    fn labels(&self) -> &Labels;
+    /// Where it is judged what was decided before: the labels of everything that went into it.
+    fn labels_before(&self) -> Option<&LabelSet> {
+        None
+    }
 }
 
 /// Which of its decisions an action is at.
@@ -188,6 +199,13 @@ struct Deciding<'a> {
     changed: Vec<Resolved<'a>>,
     /// Whether `allow` was found to hold, on what no fact that is read can change.
     is_allowed: bool,
+    /// The labels that it is asked for under, once someone asks.
+    in_force: OnceCell<LabelSet>,
+    /// What conditions see of them, and of those of what it rests on.
+    session_labels: OnceCell<Value>,
+    rests_on_labels: OnceCell<Value>,
+    /// What conditions see of parameters that carry labelled values.
+    tainted: BTreeMap<SmolStr, Value>,
 }
 
 impl<'a> Deciding<'a> {
@@ -213,6 +231,10 @@ impl<'a> Deciding<'a> {
             readings: Vec::new(),
             changed: Vec::new(),
             is_allowed: false,
+            in_force: OnceCell::new(),
+            session_labels: OnceCell::new(),
+            rests_on_labels: OnceCell::new(),
+            tainted: labels::tainted_values(action),
         }
     }
 
@@ -410,6 +432,9 @@ impl Source for Deciding<'_> {
             Mention::Attribute(base, attribute) => value_of(*base, attribute)?.get(attribute).map(Input::Value),
             Mention::ObservedFact(read) => self.observed_value(*read).map(|_| Input::Present),
             Mention::Observed(read, attribute) => self.observed_value(*read)?.get(attribute).map(Input::Value),
+            Mention::SessionLabels => Some(Input::Value(self.session_labels())),
+            Mention::RestsOnLabels => Some(Input::Value(self.rests_on_labels())),
+            Mention::Tainted(param) => Some(Input::Value(self.tainted(param))),
             Mention::Reading(name, attribute) => {
                 let (_, value) = self.readings.iter().find(|(known, _)| known == name)?;
                 value.as_ref().ok()?.get(attribute).map(Input::Value)

@@ -5,6 +5,7 @@ use crate::canonical::Canonical;
 use crate::effect::Context;
 use crate::fence::Fenced;
 use crate::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
+use crate::labels::AttributeLabels;
 use crate::reason::Reason;
 use crate::value::Attributes;
 use smol_str::SmolStr;
@@ -139,6 +140,8 @@ pub struct Write {
     pub value: Option<Attributes>,
     /// The entry that made the version before.
     pub previous_entry: Option<u64>,
+    /// The labels of its attributes, as far as actions wrote them.
+    pub labels: Option<Arc<AttributeLabels>>,
 }
 
 /// One charge to a budget.

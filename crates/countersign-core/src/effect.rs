@@ -9,6 +9,7 @@ use crate::decision::{Charge, Dispatched, Write};
 use crate::fact::Fact;
 use crate::fence::Fences;
 use crate::ids::{AgentId, FactId};
+use crate::labels::LabelSet;
 use crate::limits::{EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, ENDED_EFFECTS_MAX, REASON_BYTES_MAX};
 use crate::pact::Pact;
 use crate::review::Shown;
@@ -98,6 +99,8 @@ pub struct Context {
     pub pact: Arc<Pact>,
     /// The facts read, agents among them.
     pub facts: Vec<Arc<Fact>>,
+    /// The labels of all of these, and those in force for who acts: what is written on external facts has them.
+    pub labels: LabelSet,
 }
 
 impl Effect {

@@ -155,6 +155,8 @@ pub fn kept_for_ever(kind: Kind, identity: Option<LeafIdentity>) -> Option<&'sta
         Kind::Group => None,
         // Once the session is closed, nothing rests on them.
         Kind::Session | Kind::Reading => None,
+        // The labels stand in the leaf.
+        Kind::Labels => None,
         Kind::Batch => Some("it holds the signature of a batch of actions, and nothing that they say"),
         Kind::Expiry => Some("it names a review by its number and holds nothing else"),
         Kind::Extension | Kind::Withdrawal => Some("it names a claim by its number and holds nothing else"),

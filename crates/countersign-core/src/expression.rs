@@ -60,9 +60,20 @@ pub enum Mention {
     Observed(usize, SmolStr),
     /// An attribute of the latest reading of this name in the session.
     Reading(SmolStr, SmolStr),
+    /// The labels of what its agent was shown in the session.
+    SessionLabels,
+    /// The labels of what the write rests on.
+    RestsOnLabels,
+    /// The labels of the content that a parameter carries values of.
+    Tainted(SmolStr),
 }
 
 impl Mention {
+    /// Whether it speaks of where content came from.
+    pub fn is_labels(&self) -> bool {
+        matches!(self, Self::SessionLabels | Self::RestsOnLabels | Self::Tainted(_))
+    }
+
     /// The fact, among those read, that it speaks of; `None` where it speaks of none.
     pub fn read(&self) -> Option<usize> {
         match self {

@@ -2,6 +2,7 @@
 
 use crate::canonical::Canonical;
 use crate::ids::{AgentId, Digest, FactId, Tag};
+use crate::labels::AttributeLabels;
 use crate::value::{Attributes, Value};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -103,6 +104,8 @@ pub struct Fact {
     pub confirmed: Option<Arc<Written>>,
     /// The entry that made the version before this one: history is a walk along the ledger.
     pub previous_entry: Option<u64>,
+    /// The labels of attributes that actions wrote; those of all others are as its type says.
+    pub labels: Option<Arc<AttributeLabels>>,
 }
 
 impl Fact {
@@ -156,7 +159,7 @@ impl Fact {
         let earlier = before.zip(value.as_ref()).and_then(|(before, value)| before.earlier_of(value));
         let previous_entry = before.map(|fact| fact.written.entry);
         let confirmed = before.and_then(|fact| fact.confirmed.clone());
-        Self { id, tag, value, written, earlier, confirmed, previous_entry }
+        Self { id, tag, value, written, earlier, confirmed, previous_entry, labels: None }
     }
 
     /// What the next version, which has this value, keeps of earlier writes.

@@ -194,6 +194,31 @@ pub const BECAUSE_OF_MAX: usize = 64;
 /// Labels of one entry: as many names as a gate may have.
 pub const LABELS_MAX: usize = 16;
 
+/// Most labelled values that are kept of what one agent was shown, and the bytes that they take: what does not fit counts as carried by
+/// everything.
+pub const TAINTED_VALUES_MAX: usize = 32 * 1024;
+/// See [`TAINTED_VALUES_MAX`].
+pub const TAINTED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most of them that begin alike: all are looked at where a parameter has such a beginning.
+pub const TAINTED_LIKE_MAX: usize = 64;
+/// Longest content of which the values are looked for.
+pub const TAINTED_CONTENT_MAX: usize = 512 * 1024;
+/// How much is looked at in the parameters of one action, in bytes and values: the largest body fits, in each spelling.
+pub const TAINTED_WORK_MAX: usize = 1024 * 1024;
+
+/// Longest name of a label.
+pub const LABEL_CHARS_MAX: usize = 32;
+
+/// How long what an agent was shown counts outside of the session that it was shown in, in ledger time.
+pub const LABEL_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// How long an agent is shown content with a label that it has before an entry says so again: what counts for a day from when it was
+/// last shown need not be said each time.
+pub const LABEL_RENEWED_MS: u64 = 60 * 60 * 1000;
+
+/// Most sources that an entry names of the labelled content that it is about.
+pub const LABEL_SOURCES_MAX: usize = 16;
+
 /// The highest severity.
 pub const SEVERITY_MAX: u64 = 100;
 

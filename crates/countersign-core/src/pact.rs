@@ -41,6 +41,7 @@ pub use source::duration_ms;
 
 use crate::expression::{Base, Expression, Mention};
 use crate::ids::{ActionName, Digest, FactType, PactName};
+use crate::labels::LabelSet;
 use crate::value::FieldType;
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +60,6 @@ pub(crate) const RESERVED: [&str; 12] = [
     "action",
     "context",
     "call",
-    // In `context` from a later version on: what a pact may use today must load then.
     "session",
     "readings",
     "rests_on",
@@ -86,6 +86,10 @@ pub struct Pact {
     pub observe: BTreeMap<FactType, Vec<Grant>>,
     /// Who may announce changes of which facts.
     pub claims: BTreeMap<FactType, Vec<ClaimRule>>,
+    /// The labels of what facts of a type say, for the types that have any.
+    pub labels: BTreeMap<FactType, LabelSet>,
+    /// The fact types whose values are clean wherever else they stand, such as an address book.
+    pub trusted: BTreeSet<FactType>,
     /// The fact types whose facts live outside, and where.
     pub sources: BTreeMap<FactType, Arc<FactSource>>,
     /// How long ago the source of a fact may have confirmed it, for the types that say so.
@@ -169,6 +173,12 @@ pub struct ActionType {
 }
 
 impl Params {
+    /// Whether a parameter can only have values that its schema lists.
+    pub fn is_listed(&self, name: &str) -> bool {
+        let declared = self.lowered.get("properties").and_then(|properties| properties.get(name));
+        declared.is_some_and(|declared| declared.get("enum").is_some() || declared.get("const").is_some())
+    }
+
     /// The words that parameters can take from a list: they say nothing about where they came from.
     pub(crate) fn enumerations(&self) -> Vec<&str> {
         let mut words = Vec::new();
@@ -460,6 +470,8 @@ pub struct WriteRule {
     pub read: usize,
     /// What is done to it.
     pub change: Change,
+    /// The labels that are taken off attributes of it: the action has checked what they were for.
+    pub endorse: Vec<(SmolStr, LabelSet)>,
 }
 
 /// What is done to a fact.

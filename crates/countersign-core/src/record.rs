@@ -41,6 +41,7 @@ use crate::reason::Reason;
 use crate::review::{ReviewId, Shown};
 use crate::session::Reread;
 use crate::value::Attributes;
+use smol_str::SmolStr;
 use std::sync::Arc;
 
 /// The version of the entry format, in every leaf.
@@ -172,6 +173,12 @@ pub enum Event {
         writes: Vec<Write>,
         /// The effect in whose turn it was read again, where that is why.
         effect: Option<EffectId>,
+    },
+    /// An agent is shown content with labels: the leaf says which, and in which session. Durable before it is shown. The gate's own,
+    /// but for whom it names.
+    Labels {
+        /// Where the content comes from, as far as there is room: facts, and tools with their servers.
+        from: Vec<SmolStr>,
     },
     /// Requests were refused at the door. Written at most once a second.
     Denials(Vec<Denied>),

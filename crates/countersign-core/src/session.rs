@@ -25,6 +25,7 @@ use crate::decision::Write;
 use crate::difference::Change;
 use crate::fact::Fact;
 use crate::ids::{AgentId, Digest, FactId};
+use crate::labels::{LabelSet, content_of_place, is_of_screening};
 use crate::limits::{FACT_BYTES_MAX, READINGS_MAX};
 use crate::value::{Attributes, Set, Value};
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,12 @@ const CONTENT: &str = "content";
 pub const GATEWAY_PACT: &str = "mcp-calls";
 /// How often a session was gone on in.
 const FOLLOWED: &str = "followed";
+/// The user's own words.
+const WORDS: &str = "words";
+/// The action types that a session may use.
+const TASK: &str = "task";
+/// Whether a session began without what its agent was shown before.
+pub(crate) const CLEAN: &str = "clean";
 
 impl SessionId {
     /// The fact of what was read from a place in it.
@@ -121,11 +128,19 @@ pub struct Reading {
     pub content: Option<SmolStr>,
     /// What was told of how it differs from the one before, where one of the two is too long to keep: nothing else says so later.
     pub changes: Vec<Change>,
+    /// What screening found in it, where it has labels.
+    pub found: LabelSet,
 }
 
 impl Reading {
     /// The value of its fact, in the place of the one before.
-    fn value(&self, session: SessionId, before: Option<&Fact>, content: Option<&SmolStr>) -> Attributes {
+    fn value(
+        &self,
+        session: SessionId,
+        before: Option<&Fact>,
+        content: Option<&SmolStr>,
+        labels: &LabelSet,
+    ) -> Attributes {
         let text = |text: &str| Value::String(text.into());
         let mut fields = vec![
             (SmolStr::new_static("arguments"), Value::String(self.place.arguments.clone())),
@@ -142,10 +157,12 @@ impl Reading {
         if let Some(content) = content {
             fields.push((SmolStr::new_static(CONTENT), Value::String(content.clone())));
         }
-        fields.extend([
-            (SmolStr::new_static("digest"), text(&self.digest.to_string())),
-            (SmolStr::new_static("projection"), Value::String(self.projection.clone())),
-        ]);
+        fields.push((SmolStr::new_static("digest"), text(&self.digest.to_string())));
+        if !labels.is_empty() {
+            let labels = labels.iter().cloned().map(Value::String).collect();
+            fields.push((SmolStr::new_static("labels"), Value::Set(Arc::new(labels))));
+        }
+        fields.extend([(SmolStr::new_static("projection"), Value::String(self.projection.clone()))]);
         if let Some(repeats) = before.and_then(Held::of).and_then(|before| before.repeated_by(self)) {
             fields.push((SmolStr::new_static("repeats"), Value::Long(repeats)));
         }
@@ -179,6 +196,8 @@ pub struct Held {
     pub before: Option<Digest>,
     /// How many versions right before this one read the same.
     pub repeats: u64,
+    /// The labels of what was read.
+    pub labels: LabelSet,
 }
 
 impl Held {
@@ -200,13 +219,25 @@ impl Held {
         let place = Place { upstream: text("upstream")?, tool: text("tool")?, arguments: text("arguments")? };
         let (projection, content) = (text("projection")?, text(CONTENT));
         let changes = text("changes").map(|changes| serde_json::from_str(&changes)).transpose().ok()?;
-        let reading = Reading { place, at_ms, digest, projection, content, changes: changes.unwrap_or_default() };
+        let changes = changes.unwrap_or_default();
         let before = text("before").and_then(|before| before.parse().ok());
         let repeats = match value.get("repeats") {
             Some(Value::Long(repeats)) => u64::try_from(*repeats).ok()?,
             _ => 0,
         };
-        Some(Self { fact: fact.id.clone(), version: fact.version(), reading, digest, before, repeats })
+        let labels = match value.get("labels") {
+            Some(Value::Set(labels)) => labels
+                .iter()
+                .filter_map(|label| match label {
+                    Value::String(label) => Some(label.clone()),
+                    _ => None,
+                })
+                .collect(),
+            _ => LabelSet::new(),
+        };
+        let found = labels.clone();
+        let reading = Reading { place, at_ms, digest, projection, content, changes, found };
+        Some(Self { fact: fact.id.clone(), version: fact.version(), reading, digest, before, repeats, labels })
     }
 
     /// What names it. Its fact says so; to make it again takes as long as the arguments are.
@@ -313,6 +344,28 @@ impl Session {
         SessionName { id: self.id, followed: self.followed }
     }
 
+    /// The user's own words, as a registered front end attached them.
+    pub fn words(&self) -> Vec<SmolStr> {
+        self.texts(WORDS)
+    }
+
+    /// The action types that it may use, as `PACT/ACTION`; `None` where no one said.
+    pub fn task(&self) -> Option<Vec<SmolStr>> {
+        let has_one = self.fact.value.as_ref().is_some_and(|value| value.get(TASK).is_some());
+        has_one.then(|| self.texts(TASK))
+    }
+
+    fn texts(&self, name: &str) -> Vec<SmolStr> {
+        let Some(Value::Set(texts)) = self.fact.value.as_ref().and_then(|value| value.get(name)) else {
+            return Vec::new();
+        };
+        let text = |value: &Value| match value {
+            Value::String(text) => Some(text.clone()),
+            _ => None,
+        };
+        texts.iter().filter_map(text).collect()
+    }
+
     /// The facts of what was read in it.
     pub fn readings(&self) -> impl Iterator<Item = FactId> {
         self.names.iter().filter_map(|name| match name {
@@ -356,10 +409,15 @@ pub fn read(session: &Session, reading: &Reading, snapshot: &dyn Snapshot) -> Re
     let name = reading.place.name().to_string();
     let fact = session.id.named(&name).ok_or_else(too_long)?;
     let before = snapshot.fact(&fact).map(AsRef::as_ref);
+    let mut labels = content_of_place(&reading.place, snapshot);
+    if !labels.is_empty() {
+        labels.extend(reading.found.iter().filter(|label| is_of_screening(label)).cloned());
+    }
     let fits = |value: &Attributes| value.bytes_bound() <= FACT_BYTES_MAX || value.bytes() <= FACT_BYTES_MAX;
     // What is too long to keep is kept by its digest.
-    let value = Some(reading.value(session.id, before, reading.content.as_ref())).filter(fits);
-    let value = value.or_else(|| Some(reading.value(session.id, before, None)).filter(fits)).ok_or_else(too_long)?;
+    let value = Some(reading.value(session.id, before, reading.content.as_ref(), &labels)).filter(fits);
+    let digested = || Some(reading.value(session.id, before, None, &labels)).filter(fits);
+    let value = value.or_else(digested).ok_or_else(too_long)?;
     let mut writes = vec![write(&fact, Some(value), snapshot)];
     let name = Value::String(name.into());
     if !session.names.contains(&name) {
@@ -382,6 +440,7 @@ fn write(fact: &FactId, value: Option<Attributes>, snapshot: &dyn Snapshot) -> W
         version: before.map_or(snapshot.version_floor(), |fact| fact.version()).saturating_add(1),
         value,
         previous_entry: before.map(|fact| fact.written.entry),
+        labels: None,
     }
 }
 

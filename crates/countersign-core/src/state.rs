@@ -22,6 +22,8 @@ use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::identity::{Auth, Keys, is_held_by_gateway};
 use crate::ids::{AgentId, FactId, FactType, PactName, Tag};
+use crate::labels::Labels;
+use crate::limits::LABELS_MAX;
 use crate::pact::budgets::named::disagreements;
 use crate::pact::catalogue::Catalogue;
 use crate::pact::{Atomicity, Budget, Pact};
@@ -61,6 +63,8 @@ pub struct State {
     pub held: BTreeMap<u64, HeldFeed>,
     /// The entries whose payloads an erasure names. Nothing of them is shown any more, whatever the disk holds.
     pub erased: EntrySet,
+    /// Where content comes from, and which agents were shown it.
+    pub labels: Labels,
 }
 
 /// Everything that a state is made of. Whoever keeps states takes this apart without `..`, so that a new part does not compile until
@@ -95,6 +99,8 @@ pub struct Parts<'a> {
     pub held: &'a BTreeMap<u64, HeldFeed>,
     /// See [`State::erased`].
     pub erased: &'a EntrySet,
+    /// See [`State::labels`].
+    pub labels: &'a Labels,
 }
 
 impl State {
@@ -114,6 +120,7 @@ impl State {
             effects,
             held,
             erased,
+            labels,
         } = self;
         let (next_entry, version_floor) = (*next_entry, *version_floor);
         Parts {
@@ -131,6 +138,7 @@ impl State {
             effects,
             held,
             erased,
+            labels,
         }
     }
 }
@@ -184,6 +192,11 @@ pub enum PublishError {
         name: PactName,
         version: u64,
     },
+    /// There would be more names of labels than a gate has room for.
+    #[error(
+        "the gate would have {0} names of labels, and has room for {LABELS_MAX}; names that were declared once stay"
+    )]
+    Labels(usize),
     /// The fact types disagree with other pacts.
     #[error("the fact types disagree with what is published: {}", .0.join("; "))]
     Types(Vec<String>),
@@ -257,6 +270,7 @@ impl State {
         }
         self.check_sources(pact).map_err(PublishError::Types)?;
         self.check_budgets(pact).map_err(PublishError::Budgets)?;
+        self.labels.check(pact).map_err(PublishError::Labels)?;
         self.catalogue.admit(pact).map(drop).map_err(PublishError::Types)
     }
 
@@ -299,6 +313,7 @@ impl State {
             version: before.map_or(self.version_floor, |fact| fact.version()).saturating_add(1),
             value,
             previous_entry: before.map(|fact| fact.written.entry),
+            labels: None,
         }
     }
 
@@ -381,5 +396,8 @@ impl Snapshot for State {
     }
     fn effects_at_capacity(&self, agent: &AgentId) -> bool {
         self.effects.is_full_for(agent)
+    }
+    fn labels(&self) -> &Labels {
+        &self.labels
     }
 }

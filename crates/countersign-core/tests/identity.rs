@@ -219,7 +219,7 @@ fn is_listed(event: &Event) -> bool {
     match event {
         // The gate's own are never signed.
         Event::Genesis { .. } | Event::Dispatch(_) | Event::Denials(_) | Event::Expiry { .. } => false,
-        Event::Session { .. } | Event::Reading { .. } => false,
+        Event::Session { .. } | Event::Reading { .. } | Event::Labels { .. } => false,
         Event::Held { .. }
         | Event::Confirm { .. }
         | Event::Settle(_)

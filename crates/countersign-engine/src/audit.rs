@@ -28,7 +28,8 @@ use countersign_core::decision::Decision;
 use countersign_core::ids::PactName;
 use countersign_core::limits::CLAIM_MS_MAX;
 use countersign_core::pact::Pact;
-use countersign_core::record::{Encoder, Entry, Event, Kind, Leaf, LeafVerdict, PactsAhead};
+use countersign_core::record::{Encoder, Entry, Event, Given, Kind, Leaf, LeafVerdict, PactsAhead};
+use countersign_core::session::SessionId;
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
 use erasing::Erasable;
@@ -229,9 +230,7 @@ impl Auditor {
 
     /// What must hold of an entry whatever is erased.
     fn check_entry(&mut self, entry: &Entry) -> Result<(), String> {
-        if entry.context.given().is_some() {
-            return Err("its leaf has a context (members 20 to 25), which no gate writes".to_owned());
-        }
+        check_context(entry)?;
         let Event::Erasure { entries, forgotten, .. } = &entry.event else { return Ok(()) };
         for erased in entries {
             self.erased_by.entry(*erased).or_insert(entry.index);
@@ -304,6 +303,20 @@ impl Auditor {
     /// Why an entry that came out differently cannot be judged, if what it rests on is erased.
     fn excuse(&mut self, recorded: &Recorded, again: &Entry) -> Option<(u64, Unknown)> {
         let entry = &recorded.read.entry;
+        // Whether the session was open that it names.
+        let session = entry.context.given().and_then(|given| given.session.as_ref()?.parse::<SessionId>().ok());
+        let session = session.filter(|_| entry.context != again.context);
+        if let Some(erased) = session.and_then(|SessionId(at)| self.lost.under_way(&RestsOn::Session(at))) {
+            return Some((erased, Unknown::Beginning));
+        }
+        // What its tool was labelled with.
+        if entry.context != again.context || entry.event.kind() == Kind::Reading {
+            let terms = sessions::terms(entry, &self.fold.state).into_iter();
+            let since = terms.filter_map(|fact| self.taint.excuse_on(&fact, &entry.event, &self.fold.state)).next();
+            if let Some(since) = since {
+                return Some((since, Unknown::Value));
+            }
+        }
         if let Event::Settle(settle) = &entry.event {
             return self.unsure.get(&settle.effect.0).copied();
         }
@@ -419,6 +432,18 @@ impl Auditor {
             unverifiable.erased_by = self.erased_by.get(&unverifiable.depends_on).copied();
         }
         self.report
+    }
+}
+
+/// Whether an entry says nothing of where it came from and what it weighs that no gate writes.
+fn check_context(entry: &Entry) -> Result<(), String> {
+    let Some(given) = entry.context.given() else { return Ok(()) };
+    let Given { because_of, severity, confidence, score, labels, session: _ } = given;
+    let shows = matches!(entry.event.kind(), Kind::Action | Kind::Shadow | Kind::Group | Kind::Labels);
+    let is_known = because_of.is_empty() && severity.is_none() && confidence.is_none() && score.is_empty();
+    match shows && is_known && !labels.is_empty() {
+        true => Ok(()),
+        false => Err("its leaf has a context (members 20 to 25), which no gate writes".to_owned()),
     }
 }
 

@@ -9,6 +9,7 @@ mod erase;
 mod follow;
 mod housekeeping;
 mod keys;
+mod labels;
 mod log_reader;
 mod long_answers;
 mod many;
@@ -19,11 +20,13 @@ mod reviews;
 mod rotate;
 mod session_uses;
 mod sessions;
+mod tainted;
 mod windows;
 
 pub use admit::AdmitError;
 pub use counters::Counters;
 pub use erase::{EraseError, ErasePlan};
+pub use labels::NotObserved;
 pub use log_reader::{LogError, StoredEntry};
 pub use long_answers::LongAnswers;
 pub use many::{AdmittedBatch, BatchError};
@@ -115,6 +118,7 @@ pub(crate) struct Shared {
     tried: LastAttempts,
     latest_readings: sessions::LatestReadings,
     session_uses: session_uses::SessionUses,
+    shown_values: tainted::ShownValues,
     windows: Windows,
     long_answers: LongAnswers,
     snapshotting: Mutex<()>,
@@ -198,11 +202,12 @@ impl Gate {
     }
 
     /// Hands in what the gate itself found out; waits for room, because it must not be lost. The answer comes to `reply`.
-    pub(crate) fn submit_own(&self, request: Request, reply: Reply) -> Result<(), Refusal> {
+    pub(crate) fn submit_own(&self, mut request: Request, reply: Reply) -> Result<(), Refusal> {
         if let Some(cause) = self.shared.failure() {
             return Err(Refusal::Poisoned(cause));
         }
         let own = self.own.as_ref().ok_or(Refusal::Closed)?;
+        self.note_own(&mut request);
         own.send(Submission::new(request, reply)).map_err(|_| Refusal::Closed)
     }
 

@@ -13,6 +13,7 @@ use countersign_core::fence::{ClaimId, ClaimRefusal};
 use countersign_core::halt::{HaltError, Scope};
 use countersign_core::identity::{Auth, Holder, KeyName, NoAuthority, Role, role_to_feed};
 use countersign_core::ids::{ActionId, AgentId, FactId};
+use countersign_core::labels::LabelSet;
 use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::record::{Entry, Judged};
@@ -21,6 +22,7 @@ use countersign_core::session::{Reading, Reread, SessionId, SessionName, Session
 use countersign_core::state::PublishError;
 use countersign_core::utc::Span;
 use countersign_core::value::Attributes;
+use smol_str::SmolStr;
 use std::sync::Arc;
 
 /// One request to change something. Each that is accepted becomes one entry.
@@ -157,6 +159,8 @@ pub enum Request {
     CloseSession { session: SessionName, agent: AgentId },
     /// Keep what a tool answered to an agent in its session: it waits where actions do, because agents ask for it.
     Read { session: SessionName, agent: AgentId, auth: Auth, reading: Box<Reading> },
+    /// An agent is shown content with labels. The gate's own, but it waits where what the agent asked for would.
+    Labels { agent: AgentId, session: Option<SessionId>, labels: LabelSet, from: Vec<SmolStr> },
     /// Settle a call. The gate's own.
     Settle(Box<Settlement>),
     /// Say what became of a call that is in doubt.
@@ -214,6 +218,7 @@ impl Request {
             | Self::FollowSession { .. }
             | Self::CloseSession { .. }
             | Self::Read { .. }
+            | Self::Labels { .. }
             | Self::Settle(_)
             | Self::Denials(_)
             | Self::Wake => None,
@@ -268,6 +273,7 @@ impl Request {
             | Self::FollowSession { .. }
             | Self::CloseSession { .. }
             | Self::Read { .. }
+            | Self::Labels { .. }
             | Self::RotateLogKey { .. }
             | Self::ConfirmClock { .. } => Priority::Queued,
         }
@@ -321,6 +327,8 @@ pub struct Settlement {
     pub judged: Option<Judged>,
     /// Whether it ends because the call must not leave any more; why is decided at the entry's own place.
     pub is_stopped: bool,
+    /// What screening found in what the agent is told of it.
+    pub found: LabelSet,
     /// Calls that were in doubt when the worker took its turn, and that may still have had their effect beside this one.
     pub beside: Vec<EffectId>,
 }

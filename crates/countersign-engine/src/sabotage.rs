@@ -19,6 +19,7 @@ use countersign_core::fact::Fact;
 use countersign_core::fence::Fences;
 use countersign_core::halt::Halts;
 use countersign_core::ids::{AgentId, Digest, FactId, PactName};
+use countersign_core::labels::Labels;
 use countersign_core::pact::Pact;
 use countersign_core::pact::diagnostic::Diagnostic;
 use countersign_core::pact::load::{Loaded, load};
@@ -316,5 +317,8 @@ impl Snapshot for Without<'_> {
     }
     fn effects_at_capacity(&self, agent: &AgentId) -> bool {
         self.state.effects_at_capacity(agent)
+    }
+    fn labels(&self) -> &Labels {
+        self.state.labels()
     }
 }

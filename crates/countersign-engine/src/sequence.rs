@@ -6,6 +6,7 @@
 
 mod effects;
 mod feeds;
+mod labels;
 mod many;
 mod sessions;
 mod waiting;
@@ -24,6 +25,7 @@ use countersign_core::decide::{approve, decide};
 use countersign_core::decision::Write;
 use countersign_core::identity::{Auth, KeyName, authorise, first_operator};
 use countersign_core::ids::{AgentId, Tag};
+use countersign_core::labels::context_of;
 use countersign_core::limits::REASON_BYTES_MAX;
 use countersign_core::record::{Approved, Context, Decided, Entry, Event};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
@@ -241,6 +243,9 @@ impl Sequencer {
             Request::Read { session, agent, auth, reading } => {
                 self.read(batch, (session, &agent, &auth), &reading, reply, now_ms);
             }
+            Request::Labels { agent, session, labels, from } => {
+                self.show(batch, (&agent, session), (&labels, from), Some(reply), now_ms);
+            }
             Request::Settle(settlement) => self.settle(batch, *settlement, reply, now_ms),
             Request::Resolve { by, auth, effect, outcome, attempts, reason } => {
                 // As it was given: how long it may be is checked, and not cut.
@@ -432,8 +437,19 @@ impl Sequencer {
         reply: Option<Reply>,
     ) {
         draw_tags(&mut self.random, event.writes_mut());
+        let context = context_of(&event, &*self.state, time_ms);
+        self.push(batch, (time_ms, by, auth, context), event, reply);
+    }
+
+    fn push(
+        &mut self,
+        batch: &mut Batch,
+        (time_ms, by, auth, context): (u64, AgentId, Auth, Context),
+        event: Event,
+        reply: Option<Reply>,
+    ) {
         let index = self.state.next_entry;
-        let entry = Entry { index, time_ms, by, auth, context: Context::default(), event };
+        let entry = Entry { index, time_ms, by, auth, context, event };
         self.state.apply(&entry);
         batch.entries.push(Sequenced { entry: Arc::new(entry), joint: Joint::Alone, reply });
     }

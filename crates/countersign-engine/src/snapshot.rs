@@ -23,6 +23,7 @@ use countersign_core::decision::BudgetKey;
 use countersign_core::fact::{Fact, Written};
 use countersign_core::hex;
 use countersign_core::ids::{ActionName, AgentId, PactName};
+use countersign_core::labels::{AttributeLabels, LabelSet};
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
 use countersign_core::state::{BudgetUse, EntrySet, Parts, State};
@@ -73,6 +74,7 @@ pub fn take(from: &Source<'_>, between: &mut dyn FnMut()) -> Result<u64, Storage
             fences,
             effects,
             held,
+            labels,
             // The log has them.
             origin: _,
             next_entry: _,
@@ -89,6 +91,7 @@ pub fn take(from: &Source<'_>, between: &mut dyn FnMut()) -> Result<u64, Storage
             fences: fences.clone(),
             effects: effects.clone(),
             held: held.clone(),
+            labels: labels.clone(),
         };
         let pacts: Vec<_> = pacts.values().cloned().collect();
         let (erased, tree, key) = (erased.clone(), view.tree.clone(), log_keys.private());
@@ -282,6 +285,15 @@ fn write_fact(out: &mut Canonical, fact: &Fact) {
     }
     out.key("fact");
     out.fact(&fact.id);
+    if let Some(labels) = &fact.labels {
+        out.key("labels");
+        out.open('{');
+        for (attribute, labels) in labels.iter() {
+            out.key(attribute);
+            write_names(out, labels);
+        }
+        out.close('}');
+    }
     if let Some(previous) = fact.previous_entry {
         out.key("previous");
         out.u64(previous);
@@ -295,6 +307,15 @@ fn write_fact(out: &mut Canonical, fact: &Fact) {
     out.key("written");
     write_written(out, &fact.written);
     out.close('}');
+}
+
+fn write_names(out: &mut Canonical, labels: &LabelSet) {
+    out.open('[');
+    for label in labels {
+        out.element();
+        out.string(label);
+    }
+    out.close(']');
 }
 
 fn write_budget(out: &mut Canonical, budget: &BudgetKey, held: &BudgetUse) {
@@ -356,6 +377,7 @@ struct StoredFact {
     changed: Vec<StoredChanged>,
     confirmed: Option<StoredChanged>,
     fact: String,
+    labels: Option<AttributeLabels>,
     previous: Option<u64>,
     tag: String,
     value: Option<serde_json::Map<String, serde_json::Value>>,
@@ -453,6 +475,7 @@ fn restore_fact(stored: StoredFact) -> Result<Fact, String> {
     let (id, tag) = (stored.fact.parse().map_err(refused)?, stored.tag.parse().map_err(refused)?);
     let mut fact = Fact::after(None, id, tag, value.map_err(|error| error.to_string())?, written).with_earlier(earlier);
     (fact.confirmed, fact.previous_entry) = (confirmed, stored.previous);
+    fact.labels = stored.labels.map(Arc::new);
     Ok(fact)
 }
 

@@ -16,6 +16,7 @@ use countersign_core::fact::Fact;
 use countersign_core::fence::Fences;
 use countersign_core::halt::Halts;
 use countersign_core::ids::{AgentId, FactId, PactName};
+use countersign_core::labels::Labels;
 use countersign_core::pact::Pact;
 use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::review::Reviews;
@@ -140,5 +141,8 @@ impl Snapshot for Synced<'_> {
     }
     fn effects_at_capacity(&self, agent: &AgentId) -> bool {
         self.rest.effects_at_capacity(agent)
+    }
+    fn labels(&self) -> &Labels {
+        self.rest.labels()
     }
 }

@@ -19,6 +19,7 @@ mod erasure;
 mod gate;
 mod halt;
 mod identity;
+mod labels;
 mod normalisers;
 mod proofs;
 mod review;

@@ -174,6 +174,7 @@ fn effects(gate: &Gate) {
         evidence,
         judged: None,
         is_stopped: false,
+        found: Default::default(),
         beside: Vec::new(),
     };
     gate.call(Request::Settle(Box::new(settlement))).unwrap();
@@ -237,7 +238,8 @@ fn records_of_every_kind_are_canonical() {
     let content = "{\"stock\":10}";
     let digest = Digest::of(content.as_bytes());
     let (content, changes) = (Some(content.into()), Vec::new());
-    let reading = Reading { place, at_ms: 1, digest, projection: "-/at\n".into(), content, changes };
+    let reading =
+        Reading { place, at_ms: 1, digest, projection: "-/at\n".into(), content, changes, found: Default::default() };
     let (agent, auth) = (AgentId::new("writer").unwrap(), Auth::None);
     gate.call(Request::Read { session, agent: agent.clone(), auth, reading: Box::new(reading) }).unwrap();
     gate.close_session(session, agent).unwrap();

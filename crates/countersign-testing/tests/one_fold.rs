@@ -127,13 +127,13 @@ impl History {
         let answers = Arc::clone(&self.answers);
         let answered = move |answer: Result<Answer, Refusal>| answers.lock().push(told(&answer));
         self.parts.sequence(&mut batch, [Submission::new(request, Box::new(answered))]);
-        // Nothing writes a context yet; what is said in one must come back from the log, whoever reads it.
+        // Nothing writes more than labels yet; what is said in a context must come back from the log, whoever reads it.
         for sequenced in &mut batch.entries {
-            let labels = vec![format!("label-{}", self.rng.below(9)).into()];
-            let given = Given { labels, severity: Some(self.rng.below(101)), ..Given::default() };
+            let severity = Some(self.rng.below(101));
             let entry = Arc::get_mut(&mut sequenced.entry).unwrap();
             let is_given = self.gives_contexts && self.rng.below(2) == 0;
-            entry.context = Context::new(if is_given { given } else { Given::default() }).unwrap();
+            let given = entry.context.given().cloned().unwrap_or_default();
+            entry.context = Context::new(Given { severity: severity.filter(|_| is_given), ..given }).unwrap();
             self.contexts.insert(entry.index, entry.context.clone());
         }
         self.parts.committer.commit(batch).unwrap();
@@ -281,6 +281,7 @@ impl History {
                     evidence,
                     judged: None,
                     is_stopped: false,
+                    found: Default::default(),
                     beside: Vec::new(),
                 }))
             }
@@ -377,7 +378,8 @@ impl History {
                 self.clock.step(i64::from(self.rng.below(2) == 1) * 100_000);
                 self.enter(Request::ConfirmClock { by, auth });
             }
-            24..29 => self.read(),
+            24..28 => self.read(),
+            28 => self.show(),
             _ => self.snapshot(),
         }
     }
@@ -477,6 +479,7 @@ fn same(state: &State, expected: &State, who: &str, position: u64) {
     assert_eq!(state.effects, expected.effects, "{who} at {position}: effects");
     assert_eq!(state.fences, expected.fences, "{who} at {position}: fences");
     assert_eq!(state.budgets, expected.budgets, "{who} at {position}: budgets");
+    assert_eq!(state.labels, expected.labels, "{who} at {position}: labels");
     for fact in expected.facts.iter() {
         assert_eq!(state.facts.get(&fact.id), Some(fact), "{who} at {position}");
     }
@@ -501,6 +504,17 @@ fn alike(state: &State, expected: &State, position: u64) {
     };
     assert_eq!(phases(state), phases(expected), "at {position}");
     assert_eq!((&state.halts, &state.held), (&expected.halts, &expected.held), "at {position}");
+    // What an agent was shown is in leaves; only which sessions were closed is not.
+    let shown = |state: &State| {
+        let agents = state.labels.agents().iter();
+        agents.map(|(agent, of_agent)| (agent.clone(), of_agent.anywhere.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(state), shown(expected), "at {position}");
+    let of_facts = |state: &State| {
+        let labelled = state.facts.iter().filter_map(|fact| Some((fact.id.to_string(), fact.labels.clone()?)));
+        labelled.collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(of_facts(state), of_facts(expected), "at {position}");
     assert_eq!((&state.pacts, state.version_floor), (&expected.pacts, expected.version_floor), "at {position}");
 }
 
@@ -542,8 +556,9 @@ fn every_way_of_folding_gives_the_same_state() {
         kinds.extend(history.kinds());
         (from_snapshots, beside) = (from_snapshots + history.from_snapshots, beside + history.beside);
         let report = audit(history.log(), &log_key(), &mut |_| ()).unwrap();
-        // No gate writes a context, so an audit finds each that was given, and nothing else.
-        let given = history.contexts.iter().filter(|(_, context)| context.given().is_some()).map(|(entry, _)| *entry);
+        // No gate writes a severity, so an audit finds each that was given, and nothing else.
+        let is_given = |context: &Context| context.given().is_some_and(|given| given.severity.is_some());
+        let given = history.contexts.iter().filter(|(_, context)| is_given(context)).map(|(entry, _)| *entry);
         let differing: Vec<u64> = report.differing.iter().map(|it| it.entry).collect();
         let others = report.differing.iter().filter(|it| !it.what.contains("has a context")).collect::<Vec<_>>();
         assert_eq!(differing, given.collect::<Vec<_>>(), "seed {seed}: {others:?}");

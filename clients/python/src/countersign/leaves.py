@@ -71,6 +71,7 @@ _KINDS = (
     "group",
     "reading",
     "session",
+    "labels",
 )
 
 _WORDS = {

@@ -15,7 +15,7 @@ const GROUP_CHARS_MAX: usize = 4;
 const GROUPS_MAX: usize = 9;
 
 /// A text in the one form in which texts are compared.
-pub(super) fn normal(text: &str) -> String {
+pub(crate) fn normal(text: &str) -> String {
     // Most texts are that, and all else below leaves them as this does.
     if text.is_ascii() {
         return text.to_ascii_lowercase();
@@ -37,7 +37,7 @@ fn is_ignorable(char: char) -> bool {
 /// Tells what a text says in groups, without what is between them: short ones with digits in them that a blank is between, and any that a
 /// hyphen is. Of more than two, each beginning and each end could be a value of its own, so each is told, and whether it is a number, until
 /// that is enough.
-pub(super) fn joined(text: &str, mut tell: impl FnMut(&str, bool) -> bool) {
+pub(crate) fn joined(text: &str, mut tell: impl FnMut(&str, bool) -> bool) {
     each_run(text, |groups| join(groups, &mut tell));
 }
 
@@ -121,7 +121,7 @@ fn is_of_group(char: char) -> bool {
 
 /// The numbers in a text, each in one form: without sign and exponent, without zeros in front or at the end of a fraction. Commas are left
 /// out: they group digits.
-pub(super) fn numbers(text: &str) -> BTreeSet<SmolStr> {
+pub(crate) fn numbers(text: &str) -> BTreeSet<SmolStr> {
     let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | '\'' | '_');
     let mut found = BTreeSet::new();
     let mut add = |number: &str| {

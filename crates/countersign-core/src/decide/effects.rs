@@ -20,11 +20,15 @@ impl Deciding<'_> {
         let Some(resolved) = self.reads.get(rule.read) else {
             return Ok(None);
         };
-        let value = match &rule.change {
+        let (value, labels) = match &rule.change {
             // Deleting what is not there is done already.
             Change::Delete if resolved.live().is_none() => return Ok(None),
-            Change::Delete => None,
-            Change::Set(sets) => Some(self.new_value(rule.read, sets, inputs)?),
+            Change::Delete => (None, None),
+            Change::Set(sets) => {
+                let value = self.new_value(rule.read, sets, inputs)?;
+                let labels = self.labels_after(rule, sets, |name| value.get(name).cloned());
+                (Some(value), labels)
+            }
         };
         Ok(Some(Write {
             fact: resolved.id.clone(),
@@ -35,6 +39,7 @@ impl Deciding<'_> {
                 .saturating_add(1),
             value,
             previous_entry: resolved.record.map(|fact| fact.written.entry),
+            labels,
         }))
     }
 

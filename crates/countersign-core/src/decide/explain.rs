@@ -33,6 +33,7 @@ impl Deciding<'_> {
         let as_observed = self.is_as_observed(require, &why, &reads);
         let limit_ms = require.stale_after_ms.filter(|_| matches!(why, Why::Stale | Why::Unobserved));
         let about = match require.that.facts().next() {
+            None if require.that.mentions().any(|(_, mention)| mention.is_labels()) => About::Labels,
             _ if reads.is_empty() => About::Params,
             None => About::Agent,
             Some(_) => About::Facts,
@@ -67,7 +68,7 @@ impl Deciding<'_> {
         matches!(why, Why::False | Why::Error(_))
             && facts.peek().is_some()
             && facts.all(|read| self.reads.get(read).is_some_and(|it| self.action.observation_of(&it.id).is_some()))
-            && !require.that.mentions().any(|(_, mention)| *mention == Mention::Now)
+            && !require.that.mentions().any(|(_, mention)| *mention == Mention::Now || mention.is_labels())
             && !reads.iter().any(FailedRead::differs)
     }
 

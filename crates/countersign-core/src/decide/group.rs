@@ -12,6 +12,7 @@ use crate::fact::Fact;
 use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::ids::{AgentId, FactId, PactName};
+use crate::labels::Labels;
 use crate::pact::Pact;
 use crate::reason::{NotGroupable, Reason};
 use crate::review::Reviews;
@@ -150,5 +151,8 @@ impl Snapshot for Grouping<'_> {
     }
     fn effects_at_capacity(&self, agent: &AgentId) -> bool {
         self.base.effects_at_capacity(agent)
+    }
+    fn labels(&self) -> &Labels {
+        self.base.labels()
     }
 }

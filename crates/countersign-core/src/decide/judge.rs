@@ -10,6 +10,7 @@ use crate::fact::{Fact, Written};
 use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::ids::{AgentId, FactId, PactName, Tag};
+use crate::labels::{LabelSet, Labels};
 use crate::pact::Pact;
 use crate::reason::{EffectProblem, Reason};
 use crate::review::Reviews;
@@ -79,6 +80,7 @@ struct Nothing {
     halts: Halts,
     reviews: Reviews,
     fences: Fences,
+    labels: Labels,
 }
 
 impl Snapshot for Judging<'_> {
@@ -120,5 +122,11 @@ impl Snapshot for Judging<'_> {
     }
     fn effects_at_capacity(&self, _: &AgentId) -> bool {
         false
+    }
+    fn labels(&self) -> &Labels {
+        &self.none.labels
+    }
+    fn labels_before(&self) -> Option<&LabelSet> {
+        Some(&self.context.labels)
     }
 }

@@ -17,6 +17,17 @@ pub(super) struct Rewriter<'a> {
     pub(super) errors: Vec<ExpressionError>,
 }
 
+/// What a session, and what a write rests on, can be asked for.
+const LABELS: &str = "labels";
+
+/// The flat key of labels.
+fn labels_key(mention: &Mention) -> SmolStr {
+    SmolStr::new_static(if *mention == Mention::RestsOnLabels { "rests_on.labels" } else { "session.labels" })
+}
+
+/// What every context has.
+const CONTEXT: [&str; 5] = ["observed", "actor", "session", "rests_on", "tainted"];
+
 /// Cedar's functions of decimals.
 const DECIMALS: [&str; 5] = ["decimal", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual"];
 
@@ -31,6 +42,10 @@ enum Path {
     ObservedFact(usize),
     Readings,
     Reading(SmolStr),
+    /// `context.session` and `context.rests_on`, which have labels and nothing else.
+    Labelled(Mention),
+    /// `context.tainted`, which has the labels of each parameter.
+    Tainted,
     Plain,
 }
 
@@ -73,6 +88,9 @@ impl<'a> Rewriter<'a> {
             ExprKind::GetAttr { expr, attr } => match self.path(expr) {
                 Path::Context if attr == "observed" => Path::Observed,
                 Path::Context if attr == "readings" => Path::Readings,
+                Path::Context if attr == "session" => Path::Labelled(Mention::SessionLabels),
+                Path::Context if attr == "rests_on" => Path::Labelled(Mention::RestsOnLabels),
+                Path::Context if attr == "tainted" => Path::Tainted,
                 Path::Context if attr == "now" => Path::Plain,
                 Path::Context if attr == "actor" => Path::Actor,
                 Path::Context => match self.read_named(attr).filter(|read| *read != 0) {
@@ -182,6 +200,15 @@ impl<'a> Rewriter<'a> {
                 self.flat(format_smolstr!("readings.{name}.{attr}"), Mention::Reading(name, attr.clone()))
             }
             Path::Reading(name) => self.no_reading(whole, &name),
+            Path::Labelled(mention) if attr == LABELS => self.flat(labels_key(&mention), mention),
+            Path::Labelled(mention) => self.only_labels(whole, &mention),
+            Path::Context if attr == "session" => self.only_labels(whole, &Mention::SessionLabels),
+            Path::Context if attr == "rests_on" => self.only_labels(whole, &Mention::RestsOnLabels),
+            Path::Tainted if self.scope.params.contains_key(attr) => {
+                self.flat(format_smolstr!("tainted.{attr}"), Mention::Tainted(attr.clone()))
+            }
+            Path::Tainted => self.no_tainted(whole, attr),
+            Path::Context if attr == "tainted" => self.no_tainted(whole, attr),
             Path::Actor => self.flat(format_smolstr!("actor.{attr}"), Mention::Attribute(Base::Actor, attr.clone())),
             Path::Context if attr == "now" => self.flat("now".into(), Mention::Now),
             Path::Context if attr == "actor" => self.flat("actor".into(), Mention::Entity(Base::Actor)),
@@ -224,6 +251,25 @@ impl<'a> Rewriter<'a> {
         }
     }
 
+    /// Refuses what is asked of a session, or of what a write rests on, beside labels.
+    fn only_labels(&mut self, whole: &Expr, mention: &Mention) -> Expr {
+        let key = labels_key(mention);
+        let message = format!("the only thing to ask here is `context.{key}`");
+        self.error(whole, message, &format!("write context.{key}.contains(\"untrusted\")"));
+        Expr::val(false)
+    }
+
+    /// Refuses what names no parameter whose labels there could be.
+    fn no_tainted(&mut self, whole: &Expr, name: &str) -> Expr {
+        let hint = match closest(name, self.scope.params.keys().map(SmolStr::as_str)) {
+            Some(name) => format!("did you mean `context.tainted.{name}`?"),
+            None => "name a parameter: context.tainted.destination.contains(\"untrusted\")".to_owned(),
+        };
+        let message = "`context.tainted` has the labels of each parameter, and is not used as a whole".to_owned();
+        self.error(whole, message, &hint);
+        Expr::val(false)
+    }
+
     /// Refuses what names no attribute of a declared reading.
     fn no_reading(&mut self, whole: &Expr, name: &str) -> Expr {
         let hint = match closest(name, self.scope.readings.iter().map(SmolStr::as_str)) {
@@ -263,10 +309,15 @@ impl<'a> Rewriter<'a> {
                 self.flat_has(format_smolstr!("readings.{name}.{attr}"), Mention::Reading(name, attr.clone()))
             }
             Path::Reading(name) => self.no_reading(whole, &name),
+            Path::Labelled(_) if attr == LABELS => Expr::val(true),
+            Path::Labelled(mention) => self.only_labels(whole, &mention),
+            // What carries nothing has no labels.
+            Path::Tainted if self.scope.params.contains_key(attr) => Expr::val(true),
+            Path::Tainted => self.no_tainted(whole, attr),
             // What a condition asks of must have been read: without it nothing is decided.
             Path::Readings if self.scope.readings.contains(attr) => Expr::val(true),
             Path::Readings => self.no_reading(whole, attr),
-            Path::Context if attr == "observed" || attr == "actor" => Expr::val(true),
+            Path::Context if CONTEXT.contains(&attr.as_str()) => Expr::val(true),
             Path::Context => match self.read_named(attr).filter(|read| *read != 0) {
                 Some(read) => self.flat_has(attr.clone(), Mention::Entity(Base::Read(read))),
                 None => self.flat_has(attr.clone(), Mention::Param(attr.clone())),

@@ -92,7 +92,7 @@ pub(super) fn read<'a>(
             })
         }
         _ => {
-            let _ = (body.get("set"), body.get("delete"), body.get("call"));
+            let _ = (body.get("set"), body.get("delete"), body.get("endorse"), body.get("call"));
             None
         }
     };
@@ -136,6 +136,7 @@ pub(super) fn read<'a>(
     kind.inputs = kind.mentioned();
     kind.readings = asked_about(&kind, facts);
     check_readings(&kind, &span, problems);
+    check_labels(&kind, &span, problems);
     (problems.errors() == before).then_some(kind)
 }
 
@@ -178,6 +179,32 @@ fn check_readings(kind: &ActionType, span: &Range<usize>, problems: &mut Problem
     if kind.reads.iter().any(|read| read.outside.is_some()) {
         let message = "an action cannot decide on readings and on external facts together";
         problems.error(span, message, "read the same as a fact with a `source`, or as a reading, but not both");
+    }
+}
+
+/// Refuses an action that decides on labels which are not known where it is decided.
+fn check_labels(kind: &ActionType, span: &Range<usize>, problems: &mut Problems) {
+    let is_asked = |wanted: &Mention| kind.inputs.iter().any(|(_, mention)| mention == wanted);
+    if !kind.inputs.iter().any(|(_, mention)| mention.is_labels()) {
+        return;
+    }
+    if kind.allow.mentions().any(|(_, mention)| mention.is_labels()) {
+        let message = "`allow` says who may, and depends on nothing that was read";
+        problems.error(span, message, "ask about labels in a precondition, under [[action.NAME.require]]");
+    }
+    if is_asked(&Mention::RestsOnLabels) && kind.guard.is_none() {
+        let message =
+            "`context.rests_on.labels` is for actions that are guarded as read: what others rest on is not known";
+        problems.error(span, message, "add guard = \"as-read\", or ask for context.session.labels");
+    }
+    let of_what_was_read = is_asked(&Mention::SessionLabels) || is_asked(&Mention::RestsOnLabels);
+    if of_what_was_read && kind.reads.iter().any(|read| read.outside.is_some()) {
+        let message = "an action cannot decide on labels of what was read and on external facts together";
+        problems.error(
+            span,
+            message,
+            "ask for context.tainted, read the same in the session, or decide on it in another action",
+        );
     }
 }
 

@@ -4,11 +4,12 @@ mod external;
 
 use super::catalogue::{AGENT, OPERATOR, agent_schema};
 use super::diagnostic::{Problems, suggestion};
-use super::source::{Node, Table, string, table};
+use super::source::{Node, Table, array, string, table};
 use super::{FactSchema, FactSource, ReadingType};
 use crate::decimal::MONEY_SCALE_MAX;
 use crate::ids::{FactType, check_identifier};
-use crate::limits::FACT_TYPES_MAX;
+use crate::labels::{LabelSet, UNTRUSTED, check_label};
+use crate::limits::{FACT_TYPES_MAX, LABELS_MAX};
 use crate::session::{READING, SESSION};
 use crate::value::{FieldType, ValueType};
 use smol_str::SmolStr;
@@ -43,6 +44,8 @@ pub(super) struct Facts {
     declared: BTreeMap<FactType, FactSchema>,
     sources: BTreeMap<FactType, Arc<FactSource>>,
     max_staleness: BTreeMap<FactType, u64>,
+    labels: BTreeMap<FactType, LabelSet>,
+    trusted: BTreeSet<FactType>,
     /// Types of which a part was refused; what uses them is not checked further, since nothing sensible could be said.
     unsound: BTreeSet<SmolStr>,
     agent: FactSchema,
@@ -58,6 +61,10 @@ pub(super) struct Declared {
     pub(super) sources: BTreeMap<FactType, Arc<FactSource>>,
     /// How long ago their source may have confirmed them.
     pub(super) max_staleness: BTreeMap<FactType, u64>,
+    /// The labels of what they say.
+    pub(super) labels: BTreeMap<FactType, LabelSet>,
+    /// Those whose values are clean wherever else they stand.
+    pub(super) trusted: BTreeSet<FactType>,
 }
 
 impl Default for Facts {
@@ -67,6 +74,8 @@ impl Default for Facts {
             declared,
             sources,
             max_staleness,
+            labels: BTreeMap::new(),
+            trusted: BTreeSet::new(),
             unsound: BTreeSet::new(),
             agent: agent_schema(),
             readings: BTreeMap::new(),
@@ -104,7 +113,13 @@ impl Facts {
 
     /// What the pact itself declares.
     pub(super) fn into_declared(self) -> Declared {
-        Declared { types: self.declared, sources: self.sources, max_staleness: self.max_staleness }
+        Declared {
+            types: self.declared,
+            sources: self.sources,
+            max_staleness: self.max_staleness,
+            labels: self.labels,
+            trusted: self.trusted,
+        }
     }
 }
 
@@ -135,13 +150,26 @@ pub(super) fn read<'a>(source: &'a str, declared: &'a DeTable<'a>, problems: &mu
         if problems.errors() > before {
             facts.unsound.insert(SmolStr::new(name));
         }
-        if let (Some((schema, source, max_staleness_ms)), Ok(ty)) = (schema, FactType::new(name)) {
-            facts.sources.extend(source.map(|source| (ty.clone(), Arc::new(source))));
+        if let (Some(ReadType { schema, outside, max_staleness_ms, labels, is_trusted }), Ok(ty)) =
+            (schema, FactType::new(name))
+        {
+            facts.labels.extend(Some(labels).filter(|labels| !labels.is_empty()).map(|labels| (ty.clone(), labels)));
+            facts.trusted.extend(is_trusted.then(|| ty.clone()));
+            facts.sources.extend(outside.map(|source| (ty.clone(), Arc::new(source))));
             facts.max_staleness.extend(max_staleness_ms.map(|ms| (ty.clone(), ms)));
             facts.declared.insert(ty, schema);
         }
     }
     facts
+}
+
+/// One fact type as it is written down.
+struct ReadType {
+    schema: FactSchema,
+    outside: Option<FactSource>,
+    max_staleness_ms: Option<u64>,
+    labels: LabelSet,
+    is_trusted: bool,
 }
 
 fn read_type<'a>(
@@ -150,7 +178,7 @@ fn read_type<'a>(
     span: &Range<usize>,
     node: Node<'a>,
     problems: &mut Problems,
-) -> Option<(FactSchema, Option<FactSource>, Option<u64>)> {
+) -> Option<ReadType> {
     if name == AGENT {
         let message = "`Agent` is built in and must not be declared";
         problems.error(span, message, "remove it; agents have `roles`, `standing`, `org` and `trust`");
@@ -183,8 +211,35 @@ fn read_type<'a>(
     let schema = attributes.map(|(_, attributes)| read_attributes(source, attributes, problems));
     let outside = schema.as_ref().and_then(|schema| external::read(source, &mut body, schema, problems));
     let max_staleness_ms = body.duration("max_staleness", problems);
+    let labels = match body.get("labels") {
+        Some((_, node)) => read_labels(source, "`labels`", node, problems),
+        None => LabelSet::new(),
+    };
+    let is_trusted = body.flag("trusted", problems);
+    if is_trusted && labels.contains(UNTRUSTED) {
+        let message = format!("`{name}` is declared both trusted and {UNTRUSTED}");
+        problems.error(span, message, "a trusted type says what the user may be sent to; remove one of them");
+    }
     body.finish(problems);
-    Some((schema?, outside, max_staleness_ms))
+    Some(ReadType { schema: schema?, outside, max_staleness_ms, labels, is_trusted })
+}
+
+/// Reads names of labels: what is known of where content comes from.
+pub(super) fn read_labels<'a>(source: &'a str, what: &str, node: Node<'a>, problems: &mut Problems) -> LabelSet {
+    let (mut labels, span) = (LabelSet::new(), node.span());
+    for item in array(node, what, problems).unwrap_or_default() {
+        let Some(text) = string(source, item, &format!("an element of {what}"), problems) else { continue };
+        match check_label(text.value) {
+            Ok(()) if labels.insert(SmolStr::new(text.value)) => {}
+            Ok(()) => problems.error(&text.content(), format!("`{}` is named twice", text.value), "remove one of them"),
+            Err(why) => problems.error(&text.content(), why, "use one such as \"untrusted\" or \"confidential\""),
+        }
+    }
+    if labels.len() > LABELS_MAX {
+        let message = format!("a gate has at most {LABELS_MAX} names of labels");
+        problems.error(&span, message, "name fewer");
+    }
+    labels
 }
 
 pub(super) fn read_attributes<'a>(source: &'a str, attributes: &'a DeTable<'a>, problems: &mut Problems) -> FactSchema {

@@ -87,7 +87,7 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
     call::check_undo(&actions, problems);
     table.finish(problems);
     let readings = std::mem::take(&mut facts.readings);
-    let facts::Declared { types, sources, max_staleness } = facts.into_declared();
+    let facts::Declared { types, sources, max_staleness, labels, trusted } = facts.into_declared();
     Some(Pact {
         name: name?,
         version: version?,
@@ -98,6 +98,8 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
         actions,
         observe,
         claims,
+        labels,
+        trusted,
         sources,
         max_staleness,
         readings,

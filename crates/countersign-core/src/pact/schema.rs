@@ -21,6 +21,8 @@ pub(super) struct Signature<'a> {
     pub(super) require_observation: bool,
     /// What it sees of readings, by name.
     pub(super) readings: Vec<(&'a SmolStr, &'a FactSchema)>,
+    /// Whether it sees labels.
+    pub(super) labels: bool,
 }
 
 impl<'a> Signature<'a> {
@@ -34,7 +36,8 @@ impl<'a> Signature<'a> {
     ) -> Self {
         let schemas = reads.schemas.iter().collect();
         let readings = readings.iter().map(|(name, ty)| (name, &ty.attributes)).collect();
-        Self { action, params: &params.types, reads: &reads.reads, schemas, require_observation, readings }
+        let (params, reads, labels) = (&params.types, &reads.reads, true);
+        Self { action, params, reads, schemas, require_observation, readings, labels }
     }
 
     /// The signature of an action that was loaded; `schema_of` finds the attributes of a type.
@@ -46,6 +49,7 @@ impl<'a> Signature<'a> {
             schemas: action.reads.iter().map(schema_of).collect(),
             require_observation: action.require_observation,
             readings: action.readings.iter().map(|(name, ty)| (name, &ty.attributes)).collect(),
+            labels: action.inputs.iter().any(|(_, mention)| mention.is_labels()),
         }
     }
 }
@@ -70,6 +74,11 @@ pub(super) fn action(out: &mut String, signature: &Signature<'_>, extra: &[(Stri
     }
     for (name, ty) in extra {
         let _ = writeln!(out, "    {name}: {},", shown(ty));
+    }
+    if signature.labels {
+        out.push_str("    rests_on: { labels: Set<String> },\n    session: { labels: Set<String> },\n");
+        let tainted: Vec<String> = signature.params.keys().map(|name| format!("{name}: Set<String>")).collect();
+        let _ = writeln!(out, "    tainted: {{ {} }},", tainted.join(", "));
     }
     let _ = writeln!(out, "    actor: Agent,\n    now: Long,\n    observed: {{");
     for (read, schema) in signature.reads.iter().zip(&signature.schemas) {

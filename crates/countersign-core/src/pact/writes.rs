@@ -7,10 +7,12 @@
 use super::catalogue::{AGENT, APPROVED};
 use super::check::Checker;
 use super::diagnostic::{Problems, suggestion};
+use super::facts::read_labels;
 use super::reads::Reads;
 use super::source::{Node, Table, array, shorten, string};
 use super::{Change, Presence, WriteRule};
 use crate::expression::Expression;
+use crate::labels::LabelSet;
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -33,7 +35,7 @@ pub(super) fn read<'a>(
     problems: &mut Problems,
 ) -> Vec<WriteRule> {
     let mut sets: BTreeMap<usize, BTreeMap<SmolStr, Option<Expression>>> = BTreeMap::new();
-    for target in targets(action, problems) {
+    for target in targets("set", action, problems) {
         let Some(read) = written(&target.read, &target.span, reads, problems) else {
             continue;
         };
@@ -51,6 +53,10 @@ pub(super) fn read<'a>(
             problems.error(&target.span, message, "remove one of them");
         }
     }
+    let mut endorsed = endorsements(source, action, reads, problems);
+    for read in endorsed.keys() {
+        sets.entry(*read).or_default();
+    }
     // A fact without attributes of its own is created anyway.
     for index in
         (0..reads.reads.len()).filter(|at| reads.reads.get(*at).is_some_and(|r| r.presence == Presence::Create))
@@ -59,20 +65,60 @@ pub(super) fn read<'a>(
     }
     complete(&sets, reads, problems);
     let deletes = deletes(source, action, reads, &sets, problems);
-    let rule = |(read, set): (usize, BTreeMap<SmolStr, Option<Expression>>)| {
+    let mut rule = |(read, set): (usize, BTreeMap<SmolStr, Option<Expression>>)| {
         let set = set.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        WriteRule { read, change: Change::Set(set) }
+        let endorse = endorsed.remove(&read).unwrap_or_default();
+        WriteRule { read, change: Change::Set(set), endorse }
     };
-    let mut rules: Vec<WriteRule> = sets.into_iter().map(rule).collect();
-    rules.extend(deletes.into_iter().map(|read| WriteRule { read, change: Change::Delete }));
+    let mut rules: Vec<WriteRule> = sets.into_iter().map(&mut rule).collect();
+    rules.extend(deletes.into_iter().map(|read| WriteRule { read, change: Change::Delete, endorse: Vec::new() }));
     rules.sort_by_key(|rule| rule.read);
     rules
 }
 
-/// All targets of `set`, in both spellings: `"to.balance" = …` and `to.balance = …`.
-fn targets<'a>(action: &mut Table<'a>, problems: &mut Problems) -> Vec<Target<'a>> {
+/// Reads `endorse`: which labels the action takes off attributes of facts that exist.
+fn endorsements<'a>(
+    source: &'a str,
+    action: &mut Table<'a>,
+    reads: &Reads,
+    problems: &mut Problems,
+) -> BTreeMap<usize, Vec<(SmolStr, LabelSet)>> {
+    let mut endorsed: BTreeMap<usize, Vec<(SmolStr, LabelSet)>> = BTreeMap::new();
+    for target in targets("endorse", action, problems) {
+        let Some(read) = written(&target.read, &target.span, reads, problems) else {
+            continue;
+        };
+        if reads.schemas.get(read).is_none_or(|schema| !schema.contains_key(target.attribute.as_str())) {
+            refuse_attribute(&target, read, reads, problems);
+            continue;
+        }
+        if reads.reads.get(read).is_some_and(|read| read.presence != Presence::Required) {
+            let message = format!("`{}` may not exist, so nothing of it can be endorsed", target.read);
+            problems.error(
+                &target.span,
+                message,
+                "endorse only facts that must exist (neither `optional` nor `create`)",
+            );
+            continue;
+        }
+        if reads.reads.get(read).is_some_and(|read| read.outside.is_some()) {
+            let message = format!("`{}` is external: its source says what it is, not this gate", target.read);
+            problems.error(&target.span, message, "endorse a fact that is kept here");
+            continue;
+        }
+        let labels = read_labels(source, "`endorse`", target.node, problems);
+        if labels.is_empty() {
+            problems.error(&target.span, "`endorse` names no label", "name those to take off: [\"untrusted\"]");
+        }
+        endorsed.entry(read).or_default().push((SmolStr::new(&target.attribute), labels));
+    }
+    endorsed
+}
+
+/// All targets of `set`, in both spellings: `"to.balance" = …` and `to.balance = …`. Those of `endorse` are written in the same way.
+fn targets<'a>(key: &'static str, action: &mut Table<'a>, problems: &mut Problems) -> Vec<Target<'a>> {
     let mut targets = Vec::new();
-    let Some((_, set)) = action.table("set", problems) else {
+    let Some((_, set)) = action.table(key, problems) else {
         return targets;
     };
     for (key, node) in set {

@@ -73,6 +73,8 @@ pub enum About {
     Params,
     /// The agent itself.
     Agent,
+    /// Where what the agent was shown came from.
+    Labels,
 }
 
 impl About {

@@ -512,6 +512,11 @@ impl FailedPrecondition {
             (Why::False, _) if self.about == About::Params => {
                 "only the parameters failed; change them and retry".to_owned()
             }
+            (Why::False | Why::Error(_), _) if self.about == About::Labels => {
+                "it depends on where the content came from that this agent was shown; have it done by an agent that was not shown it, \
+                 or ask a person"
+                    .to_owned()
+            }
             (Why::False | Why::Error(_), _) if self.as_observed => {
                 format!(
                     "{} is still as you observed it, so observing again will not help; change the plan",

@@ -235,12 +235,13 @@ fn decode_group(
     auth: &Auth,
 ) -> Result<Vec<Action>, DecodeError> {
     let mut actions = Vec::with_capacity(stored.len());
-    for StoredGrouped { body, chain, observed } in stored {
+    for StoredGrouped { body, chain, observed, tainted } in stored {
         let (body, rest) = bodies.split_at_checked(body).ok_or(DecodeError::Bodies)?;
         let observed = observed.into_iter().map(|it| it.decode(facts)).collect::<Result<_, _>>()?;
         let request = ActionRequest::parse(body)?;
         let mut action = Action::new(leaf.by.clone(), auth.of_batch(), body.into(), request, observed);
         action.chain = chain.map(StoredChain::decode).transpose()?.map(Arc::new);
+        action.tainted = tainted;
         actions.push(action);
         bodies = rest;
     }
@@ -282,7 +283,7 @@ fn decode_event(
                 action.bind_params(&params, pact.hash, kind);
             }
             action.chain = payload.chain.map(|chain| chain.decode()).transpose()?.map(Arc::new);
-            action.batch = leaf.batch;
+            (action.batch, action.tainted) = (leaf.batch, payload.tainted);
             Event::Action(Box::new(Decided { action: Box::new(action), decision: decided(writes, charges)? }))
         }
         Kind::Approval => {
@@ -372,6 +373,7 @@ fn decode_event(
             wall_ms: payload.wall.ok_or(missing("wall"))?,
             confirmed: payload.confirmed.ok_or(missing("confirmed"))?,
         },
+        Kind::Labels => Event::Labels { from: payload.from.ok_or(missing("from"))? },
         Kind::Denials => {
             Event::Denials(payload.denied.into_iter().map(StoredDenied::decode).collect::<Result<_, _>>()?)
         }

@@ -6,8 +6,8 @@
 mod parts;
 
 use self::parts::{
-    facts_of, write_absent, write_charges, write_claimed, write_facts, write_observation, write_observed, write_reads,
-    write_writes,
+    facts_of, write_absent, write_charges, write_claimed, write_facts, write_labels, write_observation, write_observed,
+    write_reads, write_writes,
 };
 use super::call::{write_in_flight, write_send};
 use super::leaf::Fields;
@@ -17,6 +17,7 @@ use crate::decision::{Decision, Verdict};
 use crate::erase::Forgotten;
 use crate::identity::Auth;
 use crate::session::{content_of, without_content, write_rereads};
+use crate::tainted::Tainted;
 
 pub(super) use self::parts::{Form, write_list};
 
@@ -141,6 +142,15 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
             out.string(reason);
             write_signed(out, entry, form);
         }
+        Event::Labels { from } => {
+            out.key("from");
+            out.open('[');
+            for source in from {
+                out.element();
+                out.string(source);
+            }
+            out.close(']');
+        }
         Event::Denials(denied) => {
             out.key("denied");
             out.open('[');
@@ -193,6 +203,7 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
             | Event::Withdrawal { .. }
             | Event::Session { .. }
             | Event::Denials(_)
+            | Event::Labels { .. }
             | Event::Batch { .. }
             | Event::Rotation { .. }
             | Event::Done(_)
@@ -249,7 +260,16 @@ fn write_decided(out: &mut Canonical, entry: &Entry, decided: &Decided, form: Fo
     }
     write_reads(out, decision, form);
     write_signed(out, entry, form);
+    write_tainted(out, &action.tainted);
     write_writes(out, &decision.writes, form);
+}
+
+/// The parameters that carry labelled values: an input, like what was observed.
+fn write_tainted(out: &mut Canonical, tainted: &Tainted) {
+    if !tainted.is_empty() {
+        out.key("tainted");
+        write_labels(out, tainted);
+    }
 }
 
 /// A rejected group: what every action of it said and rested on, which of them failed, and why.
@@ -275,6 +295,7 @@ fn write_group(out: &mut Canonical, entry: &Entry, group: &Grouped, form: Form<'
             }
             out.close(']');
         }
+        write_tainted(out, &action.tainted);
         out.close('}');
     }
     out.close(']');

@@ -35,6 +35,7 @@ impl Event {
             | Self::Session { .. }
             | Self::Reading { .. }
             | Self::Denials(_)
+            | Self::Labels { .. }
             | Self::Batch { .. }
             | Self::Rotation { .. }
             | Self::Done(_)
@@ -67,6 +68,7 @@ impl Event {
             | Self::Session { .. }
             | Self::Reading { .. }
             | Self::Denials(_)
+            | Self::Labels { .. }
             | Self::Batch { .. }
             | Self::Group(_)
             | Self::Rotation { .. }
@@ -101,6 +103,7 @@ impl Event {
             | Self::Session { .. }
             | Self::Reading { .. }
             | Self::Denials(_)
+            | Self::Labels { .. }
             | Self::Batch { .. }
             | Self::Group(_)
             | Self::Rotation { .. } => None,
@@ -137,6 +140,7 @@ impl Event {
             | Self::Session { .. }
             | Self::Reading { .. }
             | Self::Denials(_)
+            | Self::Labels { .. }
             | Self::Batch { .. }
             | Self::Group(_)
             | Self::Rotation { .. }
@@ -170,6 +174,7 @@ impl Event {
             Self::Extension { .. } => Kind::Extension,
             Self::Withdrawal { .. } => Kind::Withdrawal,
             Self::Denials(_) => Kind::Denials,
+            Self::Labels { .. } => Kind::Labels,
             Self::Batch { .. } => Kind::Batch,
             Self::Group(_) => Kind::Group,
             Self::Rotation { .. } => Kind::Rotation,
@@ -202,6 +207,7 @@ impl Event {
             | Self::Session { .. }
             | Self::Reading { .. }
             | Self::Denials(_)
+            | Self::Labels { .. }
             | Self::Batch { .. }
             | Self::Group(_)
             | Self::Rotation { .. }
@@ -244,6 +250,7 @@ impl Event {
             | Self::Session { .. }
             | Self::Reading { .. }
             | Self::Denials(_)
+            | Self::Labels { .. }
             | Self::Batch { .. }
             | Self::Rotation { .. } => None,
         }
@@ -273,6 +280,7 @@ impl Event {
             | Self::Extension { .. }
             | Self::Withdrawal { .. }
             | Self::Denials(_)
+            | Self::Labels { .. }
             | Self::Batch { .. }
             | Self::Rotation { .. }
             | Self::Erased(_) => &[],
@@ -304,6 +312,7 @@ impl Event {
             | Self::Session { .. }
             | Self::Reading { .. }
             | Self::Denials(_)
+            | Self::Labels { .. }
             | Self::Batch { .. }
             | Self::Rotation { .. }
             | Self::Erased(_) => &[],
@@ -335,6 +344,7 @@ impl Event {
             | Self::Extension { .. }
             | Self::Withdrawal { .. }
             | Self::Denials(_)
+            | Self::Labels { .. }
             | Self::Batch { .. }
             | Self::Rotation { .. }
             | Self::Erased(_) => &mut [],

@@ -11,8 +11,10 @@ use crate::denial::{DenialCode, Denied};
 use crate::fact::Version;
 use crate::identity::{KeyName, StoredSigned};
 use crate::ids::{ActionName, AgentId, FactId, FactType, PactName, Tag};
+use crate::labels::AttributeLabels;
 use crate::reason::Reason;
 use crate::session::Reread;
+use crate::tainted::Tainted;
 use crate::value::Attributes;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -20,6 +22,7 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use smol_str::SmolStr;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// Takes the object off the front of a payload; what follows are the bodies.
 pub(super) fn split<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<(T, &'a str), DecodeError> {
@@ -98,6 +101,8 @@ pub(super) struct Finished {
     #[serde(default, deserialize_with = "object_there")]
     pub(super) signed: Option<SignedBody>,
     pub(super) signer: Option<IgnoredAny>,
+    #[serde(rename = "tainted")]
+    _tainted: Option<IgnoredAny>,
     #[serde(default, deserialize_with = "objects")]
     pub(super) writes: Vec<StoredWrite>,
 }
@@ -186,11 +191,14 @@ pub(super) struct Payload {
     pub(super) signed: Option<Box<StoredSigned>>,
     pub(super) signer: Option<KeyName>,
     pub(super) source: Option<String>,
+    #[serde(default)]
+    pub(super) tainted: Tainted,
     pub(super) wall: Option<u64>,
     #[serde(default)]
     pub(super) writes: Vec<StoredWrite>,
     #[serde(default)]
     pub(super) reads: Vec<usize>,
+    pub(super) from: Option<Vec<SmolStr>>,
     #[serde(default)]
     pub(super) rereads: Vec<Reread>,
     pub(super) shadowed: Option<Reason>,
@@ -206,6 +214,8 @@ pub(super) struct StoredGrouped {
     pub(super) chain: Option<StoredChain>,
     #[serde(default)]
     pub(super) observed: Vec<StoredObserved>,
+    #[serde(default)]
+    pub(super) tainted: Tainted,
 }
 
 /// `decision` in a payload: whatever there is to say beside the verdict, which is in the leaf.
@@ -314,6 +324,8 @@ pub(super) struct StoredExternalFact {
 pub(super) struct StoredWrite {
     fact: usize,
     #[serde(default, deserialize_with = "there")]
+    labels: Option<AttributeLabels>,
+    #[serde(default, deserialize_with = "there")]
     previous: Option<u64>,
     #[serde(default, deserialize_with = "there")]
     value: Option<Attributes>,
@@ -324,6 +336,7 @@ pub(super) struct StoredWrite {
 #[serde(deny_unknown_fields)]
 pub(super) struct DueWrite {
     fact: FactId,
+    labels: Option<AttributeLabels>,
     previous: Option<u64>,
     tag: Option<Tag>,
     value: Option<Attributes>,
@@ -332,8 +345,8 @@ pub(super) struct DueWrite {
 
 impl DueWrite {
     pub(super) fn decode(self) -> Write {
-        let Self { fact, previous: previous_entry, tag, value, version } = self;
-        Write { fact, tag, version, value, previous_entry }
+        let Self { fact, labels, previous: previous_entry, tag, value, version } = self;
+        Write { fact, tag, version, value, previous_entry, labels: labels.map(Arc::new) }
     }
 }
 
@@ -343,11 +356,11 @@ pub(super) fn decode_writes(leaf: &Leaf, facts: &Facts, writes: Vec<StoredWrite>
     if versions.len() != writes.len() {
         return Err(DecodeError::Missing("writes"));
     }
-    let decode =
-        |(StoredWrite { fact, previous: previous_entry, value }, (tag, version)): (StoredWrite, &(Tag, u64))| {
-            let (fact, tag, version) = (facts.at(fact)?, Some(*tag), *version);
-            Ok(Write { fact, tag, version, value, previous_entry })
-        };
+    let decode = |(stored, (tag, version)): (StoredWrite, &(Tag, u64))| {
+        let StoredWrite { fact, labels, previous: previous_entry, value } = stored;
+        let (fact, tag, version) = (facts.at(fact)?, Some(*tag), *version);
+        Ok(Write { fact, tag, version, value, previous_entry, labels: labels.map(Arc::new) })
+    };
     let writes = writes.into_iter().zip(versions).map(decode).collect::<Result<Vec<_>, DecodeError>>()?;
     // Whether something was deleted is told by what is left of it, and the leaf must say the same: an erasure leaves only that.
     if deletes(&writes) == leaf.deletes { Ok(writes) } else { Err(DecodeError::NotItsDeletions) }

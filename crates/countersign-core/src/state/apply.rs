@@ -6,7 +6,7 @@
 use super::{BudgetUse, HeldFeed, State};
 use crate::action::Action;
 use crate::call::{EffectId, Outcome, external_key};
-use crate::decide::readings_in;
+use crate::decide::{in_force, readings_in};
 use crate::decision::{Charge, Decision, Dispatched, InFlight, ReadVersion, Verdict, Write};
 use crate::effect::{Approved, Context, Effect, Flight, Phase};
 use crate::erase::Forgotten;
@@ -14,10 +14,12 @@ use crate::fact::{Fact, Written};
 use crate::fence::{Claim, ClaimId};
 use crate::halt::Halt;
 use crate::ids::{AgentId, FactId, Tag};
+use crate::labels::of_reads;
 use crate::pact::Pact;
 use crate::pact::catalogue::{AGENT, OPERATOR};
 use crate::record::{Entry, Event, Kind, Leaf, LeafVerdict};
 use crate::review::Ended;
+use crate::value::{Attributes, Value};
 use std::sync::Arc;
 
 impl State {
@@ -40,7 +42,7 @@ impl State {
             // A batch is what its actions do, each in its own entry; of a rejected group nothing is done.
             Event::Batch { .. } | Event::Group(_) => {}
             // All that they did is in what they wrote and charged.
-            Event::Done(_) | Event::Session { .. } | Event::Reading { .. } => {}
+            Event::Done(_) | Event::Session { .. } | Event::Reading { .. } | Event::Labels { .. } => {}
             Event::Pact(pact) => self.publish(pact),
             Event::Feed { held, .. } => held.iter().for_each(|held| self.release(*held)),
             Event::Held { fact, value } => {
@@ -99,6 +101,26 @@ impl State {
             }
             Event::Erased(leaf) => self.apply_leaf(leaf),
         }
+        self.note_labels(entry);
+    }
+
+    /// What an agent was shown counts from the next entry on: what is decided in this one did not know of it.
+    fn note_labels(&mut self, entry: &Entry) {
+        let shows = matches!(entry.event.kind(), Kind::Action | Kind::Shadow | Kind::Group | Kind::Labels);
+        if let Some(given) = entry.context.given().filter(|given| shows && !given.labels.is_empty()) {
+            let session = given.session.as_ref().and_then(|session| session.parse().ok());
+            self.labels.note(&entry.by, session, &given.labels, entry.time_ms);
+        }
+        if let Event::Session { writes } = &entry.event
+            && let Some(Write { fact, value, .. }) = writes.first()
+            && let Ok(session) = fact.id().parse()
+        {
+            match value.as_ref().and_then(agent_of) {
+                Some(agent) => self.labels.open(&agent, session, entry.time_ms),
+                // It takes its labels along; those of its agent stay.
+                None => self.labels.close(session),
+            }
+        }
     }
 
     /// What the leaf of an erased entry still says: which review or effect it began or ended, and which held feed it released.
@@ -132,6 +154,7 @@ impl State {
             | Kind::Session
             | Kind::Reading
             | Kind::Denials
+            | Kind::Labels
             | Kind::Batch
             | Kind::Group
             | Kind::Rotation => None,
@@ -186,6 +209,7 @@ impl State {
             | Event::Session { .. }
             | Event::Reading { .. }
             | Event::Denials(_)
+            | Event::Labels { .. }
             | Event::Batch { .. }
             | Event::Group(_)
             | Event::Rotation { .. }
@@ -242,6 +266,7 @@ impl State {
             self.catalogue = Arc::new(catalogue);
         }
         self.pacts.insert(pact.name.clone(), Arc::clone(pact));
+        self.labels.declare(&self.pacts);
     }
 
     fn act(&mut self, index: u64, time_ms: u64, action: &Action, decision: &Decision) {
@@ -298,13 +323,16 @@ impl State {
         entry: u64,
         at_ms: u64,
         dispatched: &Dispatched,
-        Decision { reads, charges, .. }: &Decision,
+        decision: &Decision,
     ) -> Flight {
+        let Decision { reads, charges, .. } = decision;
         let outside = !dispatched.call.outside.is_empty();
         let context = dispatched.rests_on.get(|| {
             let pact = self.pacts.get(&action.pact).filter(|_| outside)?;
-            let facts = reads.iter().filter_map(|read| self.facts.get(&read.fact).cloned());
-            Some(Context { pact: Arc::clone(pact), facts: facts.collect() })
+            let facts = reads.iter().filter_map(|read| self.facts.get(&read.fact).cloned()).collect();
+            let mut labels = of_reads(decision, self);
+            labels.extend(in_force(action, self, at_ms));
+            Some(Context { pact: Arc::clone(pact), facts, labels })
         });
         let key = external_key(&self.origin, effect, &action.id);
         Flight { entry, at_ms, dispatched: dispatched.clone(), key, charges: charges.clone(), context }
@@ -345,6 +373,14 @@ impl State {
     }
 }
 
+/// Whose session this is.
+fn agent_of(session: &Attributes) -> Option<AgentId> {
+    match session.get("agent") {
+        Some(Value::String(agent)) => AgentId::new(agent.clone()).ok(),
+        _ => None,
+    }
+}
+
 /// Whether a fact is of an agent or an operator.
 pub(super) fn is_identity(id: &FactId) -> bool {
     matches!(id.ty().as_str(), AGENT | OPERATOR)
@@ -367,6 +403,7 @@ pub(crate) fn after(
     let written = Written { entry, version, at_ms, by: by.clone() };
     let tag = write.tag.unwrap_or(Tag([0; 12]));
     let mut after = Fact::after(before, write.fact.clone(), tag, write.value.clone(), written);
+    after.labels.clone_from(&write.labels);
     if let Some(at_ms) = confirmed_at_ms {
         after.confirmed = Some(Arc::new(Written { at_ms, ..after.written.clone() }));
     }

@@ -7,7 +7,10 @@ use crate::call::EffectId;
 use crate::decision::BudgetKey;
 use crate::effect::Context;
 use crate::fact::Fact;
+use crate::ids::AgentId;
+use crate::labels::{LabelSet, OfAgent};
 use crate::pact::Pact;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl State {
@@ -34,6 +37,12 @@ impl State {
     /// Puts back a feed that waits for a fence to end.
     pub fn restore_held(&mut self, entry: u64, feed: HeldFeed) {
         self.hold(entry, feed);
+    }
+
+    /// Puts back which agents were shown what, and which names of labels there are. Instead of what was put back before: the entries of
+    /// what is under way are applied again, and may be older.
+    pub fn restore_labels(&mut self, names: LabelSet, agents: BTreeMap<AgentId, OfAgent>) {
+        self.labels.restore(names, agents);
     }
 
     /// Puts back what a dispatch was decided on: it may have changed since.

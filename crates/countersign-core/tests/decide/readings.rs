@@ -62,7 +62,15 @@ fn place(upstream: &str, tool: &str) -> Place {
 
 fn reading(place: Place, content: &str, at_ms: u64) -> Reading {
     let digest = Digest::of(content.as_bytes());
-    Reading { place, at_ms, digest, projection: "".into(), content: Some(content.into()), changes: Vec::new() }
+    Reading {
+        place,
+        at_ms,
+        digest,
+        projection: "".into(),
+        content: Some(content.into()),
+        changes: Vec::new(),
+        found: Default::default(),
+    }
 }
 
 impl Shop {
@@ -595,5 +603,41 @@ fn what_was_read_stands_behind_its_payload_as_it_is() {
             payload.len(),
             object.len() + inside.len() - 9
         );
+    }
+}
+
+#[test]
+fn the_labels_of_what_a_write_rests_on_are_those_of_its_readings_and_no_others() {
+    let labelled = |rests_on: &str| {
+        PACT.replace(r#"rests_on = ["get_stock", "mail/read"]"#, rests_on)
+            .replace(
+                "attributes = { open = \"Bool\" }",
+                "attributes = { open = \"Bool\" }\n\n[facts.McpTool]\nattributes = { labels = \"Set<String>\" }",
+            )
+            .replace(
+                "that = 'resource.open'",
+                "that = 'resource.open && !context.rests_on.labels.contains(\"untrusted\")'",
+            )
+    };
+    let told = "order-77123";
+    for (rests_on, till, refused) in [
+        // All that was read, or that tool: the mail is among it, whatever the write says.
+        ("", "1", true),
+        (r#"rests_on = ["get_stock", "mail/read"]"#, "1", true),
+        (r#"rests_on = ["get_stock"]"#, "1", false),
+        (r#"rests_on = "carried""#, "1", false),
+        (r#"rests_on = "carried""#, told, true),
+    ] {
+        let mut shop = Shop::of(&labelled(rests_on));
+        shop.world.feed("McpTool::\"mail/read\"", Some(json!({"labels": ["untrusted"]})));
+        shop.world.feed(&format!("Till::\"{told}\""), Some(json!({"open": true})));
+        shop.read(place("shop", "get_stock"), "10");
+        shop.read(place("mail", "read"), told);
+        shop.till = till;
+        let code = refused.then_some(Code::PreconditionFailed);
+        assert_eq!(shop.code(), code, "{rests_on} {till}");
+        // A tool that was labelled since it was read has its label for what was read as well.
+        shop.world.feed("McpTool::\"shop/get_stock\"", Some(json!({"labels": ["untrusted"]})));
+        assert_eq!(shop.code(), Some(Code::PreconditionFailed), "{rests_on} {till}");
     }
 }

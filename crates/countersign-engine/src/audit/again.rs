@@ -10,9 +10,11 @@ use countersign_core::decide::{Approval, GroupBlocked, Grouping, Snapshot, appro
 use countersign_core::decision::{Decision, ReadVersion, Write};
 use countersign_core::denial::check_denials;
 use countersign_core::fact::version_in_tag;
-use countersign_core::identity::{Role, authorise, first_operator, role_to_feed};
+use countersign_core::identity::{Auth, Role, authorise, first_operator, role_to_feed};
+use countersign_core::labels::{LabelSet, context_of, shown_in};
 use countersign_core::limits::{BATCH_ACTIONS_MAX, GROUP_ACTIONS_MAX};
-use countersign_core::record::{Approved, Context, Decided, Entry, Event, Grouped};
+use countersign_core::record::{Approved, Decided, Entry, Event, Grouped};
+use countersign_core::session::{NotASession, SessionId};
 use countersign_core::state::State;
 use countersign_core::value::Value;
 use std::sync::Arc;
@@ -46,6 +48,10 @@ pub(super) fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry,
             recorded.actions.iter().try_for_each(|action| check_chain(action, origin))?;
             decided_again(entry, state, state)?
         }
+        Event::Labels { .. } => {
+            check_shown(entry, state)?;
+            event.clone()
+        }
         // What they say is an input, and whether they may say it was asked above.
         Event::Genesis { .. }
         | Event::Pact(_)
@@ -64,7 +70,11 @@ pub(super) fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry,
         | Event::Erased(_) => event.clone(),
     };
     give_tags(again.writes_mut(), event.writes());
-    let context = Context::default();
+    let context = match event {
+        // What was shown is an input, checked above.
+        Event::Labels { .. } => entry.context.clone(),
+        _ => context_of(&again, state, *time_ms),
+    };
     Ok(Entry { index: *index, time_ms: *time_ms, by: by.clone(), auth: auth.clone(), context, event: again })
 }
 
@@ -93,6 +103,7 @@ fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
         | Event::Claim { .. }
         | Event::Extension { .. }
         | Event::Withdrawal { .. }
+        | Event::Labels { .. }
         | Event::Done(_)
         | Event::Erased(_) => return Ok(()),
         Event::Batch { actions, is_atomic } => return check_size(actions.len(), *is_atomic),
@@ -138,6 +149,25 @@ fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
         Event::Erasure { .. } | Event::Clock { .. } | Event::Rotation { .. } => Role::Admin,
     };
     authorise(state, by, auth, role, *time_ms).map_err(|refused| refused.to_string())
+}
+
+/// Whether an entry says of labels that they are shown which there are, and which its agent did not have.
+fn check_shown(entry: &Entry, state: &State) -> Result<(), Fault> {
+    let given = entry.context.given().cloned().unwrap_or_default();
+    let labels: LabelSet = given.labels.iter().cloned().collect();
+    if let Some(unknown) = labels.difference(state.labels.names()).next() {
+        return Err(format!("it shows the label `{unknown}`, which no pact had declared").into());
+    }
+    let session = given.session.as_ref().map(|session| session.parse()).transpose();
+    let session = session.map_err(|error: NotASession| error.to_string())?;
+    match shown_in((&entry.by, session), &labels, state, entry.time_ms) == entry.context && entry.auth == Auth::None {
+        true => Ok(()),
+        false => {
+            let rests_on = session.map_or(RestsOn::Nothing, |SessionId(entry)| RestsOn::Session(entry));
+            let what = "it shows an agent labels that it had, or in a session that was not open";
+            Err(Fault::on(rests_on)(what.to_owned()))
+        }
+    }
 }
 
 /// The entry that names the first admin of a log that begins identified.

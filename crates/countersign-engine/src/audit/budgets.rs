@@ -9,6 +9,7 @@ use countersign_core::fact::Fact;
 use countersign_core::fence::Fences;
 use countersign_core::halt::Halts;
 use countersign_core::ids::{AgentId, FactId, PactName};
+use countersign_core::labels::Labels;
 use countersign_core::pact::Pact;
 use countersign_core::reason::Reason;
 use countersign_core::record::{Grouped, Leaf, LeafVerdict};
@@ -139,5 +140,8 @@ impl Snapshot for Supposed<'_> {
     }
     fn effects_at_capacity(&self, agent: &AgentId) -> bool {
         self.state.effects_at_capacity(agent)
+    }
+    fn labels(&self) -> &Labels {
+        self.state.labels()
     }
 }

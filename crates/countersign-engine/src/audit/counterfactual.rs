@@ -11,6 +11,7 @@ use countersign_core::fact::Fact;
 use countersign_core::fence::Fences;
 use countersign_core::halt::Halts;
 use countersign_core::ids::{AgentId, FactId, PactName};
+use countersign_core::labels::Labels;
 use countersign_core::pact::Pact;
 use countersign_core::record::{Approved, Decided, Entry, Event};
 use countersign_core::review::Reviews;
@@ -98,6 +99,9 @@ impl Snapshot for WithPacts<'_> {
     }
     fn effects_at_capacity(&self, agent: &AgentId) -> bool {
         self.state.effects_at_capacity(agent)
+    }
+    fn labels(&self) -> &Labels {
+        self.state.labels()
     }
 }
 

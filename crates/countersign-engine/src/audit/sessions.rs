@@ -3,8 +3,10 @@
 use super::fault::{Fault, RestsOn};
 use countersign_core::call::EffectId;
 use countersign_core::decision::Write;
-use countersign_core::ids::{AgentId, Digest};
+use countersign_core::ids::{AgentId, Digest, FactId};
+use countersign_core::labels::terms_of_tool;
 use countersign_core::limits::READINGS_MAX;
+use countersign_core::pact::SendRule;
 use countersign_core::record::{Entry, Event};
 use countersign_core::session::{self, Held, READING, SESSION, Session, SessionId};
 use countersign_core::state::{State, written};
@@ -92,6 +94,24 @@ fn check_told(id: EffectId, held: &Held, state: &State) -> Result<(), Fault> {
     match session::told(effect, std::slice::from_ref(&held.reading), state).as_slice() {
         [true] => Ok(()),
         _ => Err(Fault::on(RestsOn::Fact(held.fact.clone()))(format!("what it changes is not told in full with {id}"))),
+    }
+}
+
+/// The facts that say on which terms the tool is approved whose labels an entry says.
+pub(super) fn terms(entry: &Entry, state: &State) -> Vec<FactId> {
+    let action = match &entry.event {
+        Event::Reading { writes, .. } => {
+            let held = writes.first().and_then(|write| held_in(entry, write));
+            let terms = held.map(|held| terms_of_tool(&held.reading.place.upstream, &held.reading.place.tool));
+            return terms.into_iter().flatten().collect();
+        }
+        Event::Action(decided) => &*decided.action,
+        _ => return Vec::new(),
+    };
+    let kind = state.pacts.get(&action.pact).and_then(|pact| pact.actions.get(&action.action));
+    match kind.and_then(|kind| kind.call.as_ref()).map(|call| (&call.adapter, &call.send)) {
+        Some((adapter, SendRule::Tool { tool, .. })) => terms_of_tool(adapter, tool).collect(),
+        _ => Vec::new(),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Gate;
 use crate::delegation::DelegationError;
 use crate::idempotency::{Lookup, Seen};
+use crate::request::Refusal;
 use crate::storage::StorageError;
 use crate::token::TokenError;
 use countersign_core::action::{Action, ActionRequest, KeyDigest, RequestError};
@@ -122,9 +123,11 @@ impl Gate {
             observed.extend(opened.map_err(|source| AdmitError::Token { at: at + 1, source })?.observed);
         }
         action.observe(observed);
-        if let Some((pact, kind)) = pact.as_ref().and_then(|pact| Some((pact, pact.actions.get(&action.action)?))) {
+        let kind = pact.as_ref().and_then(|pact| Some((pact, pact.actions.get(&action.action)?)));
+        if let Some((pact, kind)) = kind {
             action.bind_params(&params, pact.hash, kind);
         }
+        action.tainted = self.tainted(&action, &params, kind.map(|(_, kind)| kind), now_ms);
         if let Some(session) = action.session {
             self.shared.session_uses.used(&action.agent, session.id, now_ms);
             self.shared.session_uses.served(&action.agent, session.id);
@@ -163,10 +166,16 @@ impl Gate {
         Err(AdmitError::Denied { code, message: blocked.message(), hint: Some(blocked.hint()) }.into())
     }
 
-    /// Decides an action on what is durable now, and does nothing else: the same function on the same facts.
-    pub fn check(&self, action: &Action) -> Decision {
+    /// Decides an action on what is durable now, and does nothing else: the same function on the same facts. An entry follows only where
+    /// the answer shows its agent something with labels that it did not have.
+    ///
+    /// # Errors
+    /// If that cannot be entered; then nothing must be told.
+    pub fn check(&self, action: &Action) -> Result<Decision, Refusal> {
         let now_ms = self.now_ms();
-        decide(action, &self.view(), now_ms)
+        let decision = decide(action, &self.view(), now_ms);
+        self.show_checked(action, &decision)?;
+        Ok(decision)
     }
 }
 

@@ -88,6 +88,7 @@ impl Counters {
             | Event::Session { .. }
             | Event::Reading { .. }
             | Event::Denials(_)
+            | Event::Labels { .. }
             | Event::Batch { .. }
             | Event::Rotation { .. }
             | Event::Done(_)

@@ -338,6 +338,7 @@ impl Parts {
             tried: LastAttempts::default(),
             latest_readings: super::sessions::LatestReadings::default(),
             session_uses,
+            shown_values: super::tainted::ShownValues::default(),
             windows: super::windows::Windows::default(),
             long_answers: super::LongAnswers::default(),
             snapshotting: Mutex::new(()),

@@ -1,23 +1,26 @@
 //! Reading: observations, facts and their history, all at synced positions.
 
 use super::Gate;
+use super::labels::NotObserved;
 use super::log_reader::LogError;
 use crate::outbox::{Adapters, Reading};
 use crate::token::{Length, Observation};
 use crate::view::Synced;
 use countersign_core::action::Observed;
 use countersign_core::call::Found;
-use countersign_core::decide::{external_fact, external_read};
+use countersign_core::decide::{Snapshot as _, external_fact, external_read};
 use countersign_core::denial::DenialCode;
 use countersign_core::disclose::{self, disclose_value};
 use countersign_core::fact::{Fact, Version};
 use countersign_core::ids::{AgentId, FactId};
+use countersign_core::labels::{LabelSet, content_of_fact};
 use countersign_core::pact::Atomicity;
 use countersign_core::record::{Entry, Event};
+use countersign_core::session::SessionId;
 use countersign_core::state::SHARDS;
 use countersign_core::value::Attributes;
 use rand_chacha::rand_core::Rng as _;
-use smol_str::SmolStr;
+use smol_str::{SmolStr, format_smolstr};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -138,8 +141,11 @@ impl Gate {
     /// Shows facts to an agent, as far as the published pacts let it see them, and seals what they are. Writes nothing.
     ///
     /// The token holds the facts whole, so that a decision can tell what changed; it is sealed, and does not show them.
-    pub fn observe(&self, agent: AgentId, ids: Vec<FactId>) -> Result<Observe, NotObservable> {
-        self.observe_with(agent, ids, &ExternalFacts::default())
+    ///
+    /// # Errors
+    /// If the agent may not, or what it would be shown has labels and that cannot be entered.
+    pub fn observe(&self, agent: AgentId, ids: Vec<FactId>) -> Result<Observe, NotObserved> {
+        self.observe_with((agent, None), ids, &ExternalFacts::default())
     }
 
     /// Refuses what no grant could let an agent observe, before anything is read for it.
@@ -190,17 +196,24 @@ impl Gate {
         disclose_value(&self.view(), agent, id, None).is_observable()
     }
 
-    /// Shows facts to an agent; those that live outside as they were read right before.
+    /// Shows facts to an agent, in a session of its own or outside of one; those that live outside as they were read right before. Of
+    /// labelled content it returns once an entry says that the agent is shown it.
+    ///
+    /// # Errors
+    /// If the agent may not, or what it would be shown has labels and that cannot be entered.
     pub fn observe_with(
         &self,
-        agent: AgentId,
+        (agent, session): (AgentId, Option<SessionId>),
         ids: Vec<FactId>,
         outside: &ExternalFacts,
-    ) -> Result<Observe, NotObservable> {
+    ) -> Result<Observe, NotObserved> {
         // Time is read before the facts: an observation is never younger than what it shows.
         let observed_at_ms = outside.began_ms.unwrap_or_else(|| self.now_ms());
+        let (mut labels, mut from) = (LabelSet::new(), Vec::new());
+        let mut whole = Vec::new();
         let (position, facts, observed) = {
             let view = self.view();
+            let has_labels = !view.labels().is_unused();
             let (mut facts, mut observed, mut refused) = (Vec::with_capacity(ids.len()), Vec::new(), Vec::new());
             for id in ids {
                 let read = outside.facts.get(&id);
@@ -208,6 +221,15 @@ impl Gate {
                 let answer = read.and_then(|read| read.answer.clone());
                 match show(&view, &agent, &id, fact, answer) {
                     Some(shown) => {
+                        let is_shown = |name: &str| shown.value.as_ref().is_some_and(|value| value.get(name).is_some());
+                        let of_fact = fact.map(|fact| content_of_fact(view.labels(), fact, is_shown));
+                        if let Some(of_fact) = of_fact.filter(|of_fact| !of_fact.is_empty()) {
+                            labels.extend(of_fact);
+                            from.push(format_smolstr!("{id}"));
+                        }
+                        if has_labels {
+                            whole.push(fact.cloned());
+                        }
                         let value = fact.and_then(|fact| fact.value.clone());
                         observed.push(Observed { fact: id, version: shown.version, at_ms: observed_at_ms, value });
                         facts.push(shown);
@@ -217,10 +239,13 @@ impl Gate {
             }
             if !refused.is_empty() {
                 drop(view);
-                return Err(self.not_observable(agent, refused));
+                return Err(self.not_observable(agent, refused).into());
             }
             (view.position, facts, observed)
         };
+        // Before any of it is handed out: what it says, and that it is shown.
+        labels.extend(self.note_observed(&agent, &labels, facts.iter().zip(&whole)));
+        self.show_labels((&agent, session), labels, from)?;
         let withheld = facts.iter().any(|shown| !shown.withheld.is_empty());
         let length = if withheld { Length::Padded } else { Length::Exact };
         let mut nonce = [0; 24];

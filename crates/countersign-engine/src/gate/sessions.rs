@@ -12,6 +12,7 @@ use countersign_core::effect::Effect;
 use countersign_core::fence::check_reader;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest};
+use countersign_core::labels::LabelSet;
 use countersign_core::record::{Entry, Event, Kind};
 use countersign_core::session::{Held, Place, Reading, Session, SessionId, SessionName};
 use countersign_core::state::written;
@@ -208,7 +209,7 @@ impl Gate {
         let at_ms = self.now_ms();
         let answer = adapter.read(&place).map_err(|why| WhyUnread::Said(Box::new(why)))?;
         let (entry, is_kept) =
-            self.keep((session, agent, auth), place, at_ms, (&answer.compared, &answer.projection))?;
+            self.keep((session, agent, auth), place, at_ms, (&answer.compared, &answer.projection), &answer.answer)?;
         Ok(ReadIn { answer, entry, at_ms, is_kept })
     }
 
@@ -257,7 +258,7 @@ impl Gate {
             let compared = adapters.get(&place.upstream).and_then(|adapter| adapter.compared(&place, answer));
             let Some((compared, projection)) = compared else { continue };
             let who = (session, agent.clone(), auth.clone());
-            self.keep(who, place, observed.observed_at_ms, (&compared, &projection))?;
+            self.keep(who, place, observed.observed_at_ms, (&compared, &projection), answer)?;
         }
         Ok(())
     }
@@ -270,9 +271,12 @@ impl Gate {
         place: Place,
         at_ms: u64,
         (compared, projection): (&str, &SmolStr),
+        answer: &str,
     ) -> Result<(u64, bool), Refusal> {
         let (digest, content) = (Digest::of(compared.as_bytes()), Some(compared.into()));
-        let reading = Reading { place, at_ms, digest, projection: projection.clone(), content, changes: Vec::new() };
+        let (projection, changes, found) = (projection.clone(), Vec::new(), LabelSet::new());
+        let mut reading = Reading { place, at_ms, digest, projection, content, changes, found };
+        self.note_reading(&agent, &mut reading, Some(answer));
         self.latest_readings().note(&reading, None);
         match self.call(Request::Read { session, agent: agent.clone(), auth, reading: Box::new(reading) })? {
             Answer::Entered(entered) => {

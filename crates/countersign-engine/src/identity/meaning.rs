@@ -60,6 +60,7 @@ fn asks_for(signed: &Signed, event: &Event) -> bool {
         | Event::Dispatch(_)
         | Event::Session { .. }
         | Event::Reading { .. }
+        | Event::Labels { .. }
         | Event::Expiry { .. }
         | Event::Denials(_) => false,
         // There is nothing left of what was signed.

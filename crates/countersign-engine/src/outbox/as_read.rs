@@ -60,6 +60,7 @@ impl Again {
             projection: projection.clone(),
             content: Some(compared.into()),
             changes: Vec::new(),
+            found: Default::default(),
         })
     }
 
@@ -321,7 +322,15 @@ impl Inner {
         let measured = Measured { reread_ms, window_ms };
         let measured = Some(measured).filter(|it| *it != Measured::default()).map(Box::new);
         let evidence = Evidence { attempts: 1, measured, ..evidence };
-        let settlement = Box::new(Settlement { effect: id, outcome, evidence, judged, is_stopped: false, beside });
+        let settlement = Box::new(Settlement {
+            effect: id,
+            outcome,
+            evidence,
+            judged,
+            is_stopped: false,
+            found: Default::default(),
+            beside,
+        });
         match self.enter(Request::SettleAsRead { settlement, fresh }) {
             Ok(_) | Err(Refusal::Effect(_) | Refusal::Closed) => {}
             Err(error) => Self::log_lost(id, &error),

@@ -317,7 +317,15 @@ impl Inner {
 
 fn settlement(work: &Work, outcome: Outcome, mut evidence: Evidence, judged: Option<Judged>) -> Settlement {
     evidence.attempts = work.before.saturating_add(1);
-    Settlement { effect: work.effect, outcome, evidence, judged, is_stopped: false, beside: Vec::new() }
+    Settlement {
+        effect: work.effect,
+        outcome,
+        evidence,
+        judged,
+        is_stopped: false,
+        found: Default::default(),
+        beside: Vec::new(),
+    }
 }
 
 /// Why nothing may leave now, whatever the action is.

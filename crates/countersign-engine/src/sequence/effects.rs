@@ -13,6 +13,7 @@ use countersign_core::limits::{JUDGED_BYTES_MAX, REASON_BYTES_MAX};
 use countersign_core::record::{Dispatch, Event, Settle};
 use countersign_core::state::State;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The calls in doubt beside which a call was made: those that the worker found when it took its turn, and those that are in doubt
 /// now. What is resolved by a person was made when it was dispatched.
@@ -67,22 +68,23 @@ impl Sequencer {
 
     /// Decides an effect again that has cooled: it goes off, waits for a fence, or is cancelled. `since` is when it began to wait.
     pub(super) fn dispatch(&mut self, batch: &mut Batch, id: EffectId, reply: Reply, now_ms: u64, since: Option<u64>) {
-        let effect = match self.due(id, now_ms) {
-            Ok(effect) => effect,
+        let action = match self.due(id, now_ms) {
+            Ok(effect) => Arc::clone(&effect.action),
             Err(refusal) => return batch.refuse(reply, refusal),
         };
         // What rests on readings is dispatched by whoever has read them again; here, nothing was.
-        #[cfg(not(feature = "sabotage"))]
-        let decision = decide::dispatch(effect, &[], &*self.state, now_ms);
-        #[cfg(feature = "sabotage")]
-        let effect = &effect.clone();
-        #[cfg(feature = "sabotage")]
-        let decision = self.sabotaged.dispatch(effect, &[], &self.state, now_ms);
+        let mut decision = match self.decide_as_read(id, &[], now_ms) {
+            Ok(decision) => decision,
+            Err(refusal) => return batch.refuse(reply, refusal),
+        };
         let since_ms = since.unwrap_or(now_ms);
-        if let Some(until_ms) = self.waits(&effect.action, &decision, since_ms, now_ms) {
+        if let Some(until_ms) = self.waits(&action, &decision, since_ms, now_ms) {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
-            let what = Waits::Dispatch(id, effect.action.agent.clone());
+            let what = Waits::Dispatch(id, action.agent.clone());
             return self.waiting.enter(Waiter { what, reply, since_ms, wakes_at_ms });
+        }
+        if self.show_refusal(batch, id, &decision, now_ms) {
+            decision = self.decide_as_read(id, &[], now_ms).unwrap_or(decision);
         }
         let event = Event::Dispatch(Box::new(Dispatch { effect: id, rereads: Vec::new(), decision }));
         self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, Some(reply));
@@ -110,6 +112,9 @@ impl Sequencer {
             settlement.judged = None;
         }
         let by = (AgentId::gate(), Auth::None);
+        if self.state.effects.settling(settlement.effect, settlement.outcome).is_ok() {
+            self.show_settlement(batch, &settlement, now_ms);
+        }
         self.enter_settlement(batch, by, settlement, reply, now_ms);
     }
 
@@ -140,7 +145,15 @@ impl Sequencer {
         if let Err(refusal) = in_doubt {
             return batch.refuse(reply, refusal);
         }
-        let settlement = Settlement { effect, outcome, evidence, judged: None, is_stopped: false, beside: Vec::new() };
+        let settlement = Settlement {
+            effect,
+            outcome,
+            evidence,
+            judged: None,
+            is_stopped: false,
+            found: Default::default(),
+            beside: Vec::new(),
+        };
         self.enter_settlement(batch, by, settlement, reply, now_ms);
     }
 
@@ -152,7 +165,7 @@ impl Sequencer {
         reply: Reply,
         now_ms: u64,
     ) {
-        let Settlement { effect: id, outcome, evidence, judged, is_stopped, beside } = settlement;
+        let Settlement { effect: id, outcome, evidence, judged, is_stopped, found: _, beside } = settlement;
         let settling = self.state.effects.settling(id, outcome).and_then(|effect| {
             if !is_stopped {
                 return Ok((effect, None));

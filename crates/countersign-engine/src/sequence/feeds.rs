@@ -5,7 +5,9 @@ use crate::request::Refusal;
 use countersign_core::erase::{EraseTarget, Eraser, Forgotten};
 use countersign_core::identity::IdentityRefusal;
 use countersign_core::ids::{FactId, Tag};
+use countersign_core::labels::unknown_label;
 use countersign_core::limits::{ERASED_MAX, FACT_BYTES_MAX, HELD_FEEDS_MAX};
+use countersign_core::state::State;
 use countersign_core::value::Attributes;
 
 impl Sequencer {
@@ -26,6 +28,7 @@ impl Sequencer {
                 return Err(invalid(format!("it has {bytes} bytes; at most {FACT_BYTES_MAX} are kept")));
             }
         }
+        check_labels(&self.state, fact, value)?;
         self.state.keys().check(fact, value).map_err(|refusal| match refusal {
             IdentityRefusal::Invalid(problem) => Refusal::InvalidValue { fact: fact.clone(), problem },
             IdentityRefusal::KeyInUse { key, holder } => Refusal::KeyInUse { key, holder },
@@ -89,4 +92,14 @@ impl Sequencer {
         let mismatch = || Refusal::VersionMismatch { fact: fact.clone(), expected: version, current };
         self.state.confirmable(fact, version).ok_or_else(mismatch)
     }
+}
+
+/// The terms on which a tool is approved name only labels that there are.
+fn check_labels(state: &State, fact: &FactId, value: Option<&Attributes>) -> Result<(), Refusal> {
+    let unknown = value.and_then(|value| unknown_label(fact, value, &state.labels));
+    unknown.map_or(Ok(()), |name| {
+        let known: Vec<&str> = state.labels.names().iter().map(AsRef::as_ref).collect();
+        let problem = format!("no pact declares the label `{name}`; there are {}", known.join(", "));
+        Err(Refusal::InvalidValue { fact: fact.clone(), problem })
+    })
 }

@@ -13,6 +13,7 @@ use countersign_core::decide::{GroupBlocked, Grouping, decide_group};
 use countersign_core::decision::Decision;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{ActionId, AgentId};
+use countersign_core::labels::context_of;
 use countersign_core::record::{Context, Decided, Encoder, Entry, Event, Grouped};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -208,8 +209,9 @@ impl Sequencer {
         }
         let replies = std::iter::once(None).chain(gather(entries.len().saturating_sub(1), reply).map(Some));
         let mut joint = Joint::First(bytes);
-        for (entry, reply) in entries.into_iter().zip(replies) {
+        for (mut entry, reply) in entries.into_iter().zip(replies) {
             keys.note(&entry);
+            entry.context = context_of(&entry.event, &*self.state, entry.time_ms);
             self.state.apply(&entry);
             batch.entries.push(Sequenced { entry: Arc::new(entry), joint, reply });
             joint = Joint::Next;

@@ -12,6 +12,7 @@ use countersign_core::effect::EffectRefusal;
 use countersign_core::fence::{check_holder, check_reader};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
+use countersign_core::labels::{LabelSet, content_of_place};
 use countersign_core::record::{Dispatch, Event};
 use countersign_core::session::{self, Reading, Reread, Session, SessionId, SessionName, SessionRefusal};
 
@@ -90,11 +91,30 @@ impl Sequencer {
         });
         match writes {
             Ok(writes) => {
+                self.show_readings(batch, (agent, name.id), [reading], now_ms);
                 let event = Event::Reading { writes, effect: None };
                 self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, Some(reply));
             }
             Err(refusal) => batch.refuse(reply, refusal),
         }
+    }
+
+    /// Enters the labels of what is read, in front of it.
+    fn show_readings<'a>(
+        &mut self,
+        batch: &mut Batch,
+        (agent, id): (&AgentId, SessionId),
+        readings: impl IntoIterator<Item = &'a Reading>,
+        now_ms: u64,
+    ) {
+        let (mut labels, mut from) = (LabelSet::new(), Vec::new());
+        for Reading { place, found, .. } in readings {
+            let of_place = content_of_place(place, &*self.state);
+            labels.extend(found.iter().filter(|_| !of_place.is_empty()).cloned());
+            labels.extend(of_place);
+            from.push(place.tool_name().into());
+        }
+        self.show(batch, (agent, Some(id)), (&labels, from), None, now_ms);
     }
 
     /// Keeps what was read again in the turn of an effect and is told with its outcome. What is not told in full, or cannot be kept, is
@@ -103,7 +123,11 @@ impl Sequencer {
         let mut entered = Vec::new();
         let Ok(effect) = self.state.effects.find(id) else { return entered };
         let Some(session) = effect.action.session else { return entered };
+        let agent = effect.action.agent.clone();
         let told = session::told(effect, readings, &*self.state);
+        let shown = readings.iter().zip(&told).filter(|(_, is_told)| **is_told).map(|(reading, _)| reading);
+        // In front of all of them: whoever tells of the entry that follows finds them there, one after the other.
+        self.show_readings(batch, (&agent, session.id), shown, now_ms);
         for (reading, _) in readings.iter().zip(told).filter(|(_, is_told)| *is_told) {
             let writes = Session::find(session.id, &*self.state)
                 .and_then(|session| session::read(&session, reading, &*self.state));
@@ -147,6 +171,7 @@ impl Sequencer {
     ) {
         // Ended meanwhile, by a person: then nothing is told, and nothing replaced.
         if self.state.effects.settling(settlement.effect, settlement.outcome).is_ok() {
+            self.show_settlement(batch, &settlement, now_ms);
             self.note_answer(batch, &settlement, now_ms);
             self.refresh(batch, settlement.effect, fresh, now_ms);
         }
@@ -162,10 +187,13 @@ impl Sequencer {
             Err(refusal) => return batch.refuse(reply, refusal),
         };
         let is_changed = first.blocked().is_some_and(|blocked| blocked.code() == Code::ReadingChanged);
+        let is_labelled = self.show_refusal(batch, id, &first, now_ms);
         let decision = if is_changed {
             let told = fresh.iter().filter(|reading| is_told(reading, &rereads)).cloned().collect::<Vec<_>>();
             let entered = self.refresh(batch, id, &told, now_ms);
             rereads.iter_mut().for_each(|reread| reread.told &= entered.contains(&reread.fact));
+            self.decide_as_read(id, &rereads, now_ms).unwrap_or(first)
+        } else if is_labelled {
             self.decide_as_read(id, &rereads, now_ms).unwrap_or(first)
         } else {
             first
@@ -174,7 +202,12 @@ impl Sequencer {
         self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, Some(reply));
     }
 
-    fn decide_as_read(&mut self, id: EffectId, rereads: &[Reread], now_ms: u64) -> Result<Decision, EffectRefusal> {
+    pub(super) fn decide_as_read(
+        &mut self,
+        id: EffectId,
+        rereads: &[Reread],
+        now_ms: u64,
+    ) -> Result<Decision, EffectRefusal> {
         self.due(id, now_ms)?;
         let effect = self.state.effects.cooling(id)?;
         #[cfg(not(feature = "sabotage"))]

@@ -3,7 +3,7 @@
 //! Of actions that wait for a person, and of effects, a snapshot holds the entries, and what a dispatch was decided on.
 
 use super::proved::Proved;
-use super::{Lines, StoredFact, restore_fact, restore_pact, write_fact};
+use super::{Lines, StoredFact, restore_fact, restore_pact, write_fact, write_names};
 use crate::fold::Fold;
 use crate::storage::{self, StorageError};
 use countersign_core::call::{EffectId, Outcome};
@@ -13,8 +13,10 @@ use countersign_core::fence::{Claim, ClaimId, Fences};
 use countersign_core::halt::{Halt, Halts, Scope};
 use countersign_core::hex;
 use countersign_core::ids::{AgentId, FactId, IdError};
+use countersign_core::labels::{LabelSet, Labels, LastShown, OfAgent};
 use countersign_core::record::{Entry, Leaf};
 use countersign_core::review::{Ended, Reviews};
+use countersign_core::session::SessionId;
 use countersign_core::state::HeldFeed;
 use countersign_core::value::Attributes;
 use serde::Deserialize;
@@ -28,6 +30,7 @@ pub(super) struct OpenWork {
     pub(super) fences: Fences,
     pub(super) effects: Effects,
     pub(super) held: BTreeMap<u64, HeldFeed>,
+    pub(super) labels: Labels,
 }
 
 impl OpenWork {
@@ -74,7 +77,9 @@ impl OpenWork {
         for (entry, held) in &self.held {
             lines.push(|out| write_held(out, *entry, held))?;
         }
-        Ok(())
+        // Behind the entries, which are applied again.
+        lines.section("labels")?;
+        lines.push(|out| write_labels(out, &self.labels))
     }
 }
 
@@ -103,6 +108,10 @@ pub(super) fn restore(fold: &mut Fold, section: &str, line: &[u8]) -> Result<boo
             let (effect, how, entry) = read_ended(line)?;
             let how = Outcome::parse(&how).ok_or_else(|| format!("an effect cannot end as `{how}`"))?;
             fold.state.effects.remember(EffectId(effect), how, entry);
+        }
+        "labels" => {
+            let (names, agents) = read_labels(line)?;
+            fold.state.restore_labels(names, agents);
         }
         "held" => {
             let (entry, held) = read_held(line)?;
@@ -179,6 +188,8 @@ fn write_context(out: &mut Canonical, effect: EffectId, context: &Context) {
         write_fact(out, fact);
     }
     out.close(']');
+    out.key("labels");
+    write_names(out, &context.labels);
     out.key("pact");
     out.string(&context.pact.source);
     out.close('}');
@@ -188,13 +199,14 @@ fn write_context(out: &mut Canonical, effect: EffectId, context: &Context) {
 struct StoredContext {
     effect: u64,
     facts: Vec<StoredFact>,
+    labels: LabelSet,
     pact: String,
 }
 
 fn read_context(line: &[u8]) -> Result<(EffectId, Context), String> {
     let stored: StoredContext = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let facts = stored.facts.into_iter().map(|fact| restore_fact(fact).map(Arc::new)).collect::<Result<_, _>>()?;
-    Ok((EffectId(stored.effect), Context { pact: restore_pact(&stored.pact)?, facts }))
+    Ok((EffectId(stored.effect), Context { pact: restore_pact(&stored.pact)?, facts, labels: stored.labels }))
 }
 
 fn write_ended(out: &mut Canonical, what: u64, how: &str, entry: u64) {
@@ -301,4 +313,67 @@ fn read_held(line: &[u8]) -> Result<(u64, HeldFeed), String> {
         at_ms: stored.at,
     };
     Ok((stored.entry, held))
+}
+
+fn write_labels(out: &mut Canonical, labels: &Labels) {
+    out.open('{');
+    out.key("agents");
+    out.open('[');
+    for (agent, OfAgent { anywhere, sessions }) in labels.agents() {
+        out.element();
+        out.open('{');
+        out.key("agent");
+        out.string(agent.as_str());
+        out.key("anywhere");
+        write_last_shown(out, anywhere);
+        out.key("sessions");
+        out.open('[');
+        for (session, shown) in sessions {
+            out.element();
+            out.open('[');
+            out.element();
+            out.u64(session.0);
+            out.element();
+            write_last_shown(out, shown);
+            out.close(']');
+        }
+        out.close(']');
+        out.close('}');
+    }
+    out.close(']');
+    out.key("names");
+    write_names(out, labels.names());
+    out.close('}');
+}
+
+fn write_last_shown(out: &mut Canonical, shown: &LastShown) {
+    out.open('{');
+    for (label, at_ms) in shown {
+        out.key(label);
+        out.u64(*at_ms);
+    }
+    out.close('}');
+}
+
+#[derive(Deserialize)]
+struct StoredLabels {
+    agents: Vec<StoredShown>,
+    names: LabelSet,
+}
+
+#[derive(Deserialize)]
+struct StoredShown {
+    agent: String,
+    anywhere: LastShown,
+    sessions: Vec<(u64, LastShown)>,
+}
+
+fn read_labels(line: &[u8]) -> Result<(LabelSet, BTreeMap<AgentId, OfAgent>), String> {
+    let StoredLabels { agents, names } = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let agent = |StoredShown { agent, anywhere, sessions }| {
+        let agent = AgentId::new(agent).map_err(|error| error.to_string())?;
+        let sessions = sessions.into_iter().map(|(session, shown)| (SessionId(session), shown)).collect();
+        Ok((agent, OfAgent { anywhere, sessions }))
+    };
+    Ok((names, agents.into_iter().map(agent).collect::<Result<_, String>>()?))
 }

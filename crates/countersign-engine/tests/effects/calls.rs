@@ -71,6 +71,7 @@ fn a_server_answers_with_more_than_an_entry_holds_and_the_ledger_goes_on() {
         evidence,
         judged: Some(judged),
         is_stopped: false,
+        found: Default::default(),
         beside: Vec::new(),
     };
     let Ok(Answer::Entered(entered)) = world.call(Request::Settle(Box::new(settlement))) else { panic!("is entered") };

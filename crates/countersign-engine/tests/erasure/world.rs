@@ -206,6 +206,7 @@ impl World {
             evidence,
             judged: None,
             is_stopped: false,
+            found: Default::default(),
             beside: Vec::new(),
         })))
     }

@@ -43,7 +43,7 @@ const MEMBERS: [&str; 33] = [
     "keys",
 ];
 
-const KINDS: [&str; 25] = [
+const KINDS: [&str; 26] = [
     "action",
     "approval",
     "claim",
@@ -69,6 +69,7 @@ const KINDS: [&str; 25] = [
     "group",
     "reading",
     "session",
+    "labels",
 ];
 
 const VERDICTS: [&str; 7] = ["committed", "failed", "in_doubt", "in_flight", "rejected", "review", "settled"];

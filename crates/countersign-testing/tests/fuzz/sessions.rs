@@ -213,7 +213,15 @@ fn act(fuzz: &mut Fuzz, session: &Open, action: &str) {
     drop(fuzz.call(Request::DispatchAsRead(Box::new(DispatchAsRead { effect: id, rereads, fresh: Vec::new() }))));
     let evidence = Evidence::of(FoundCode::Resolved.said("answered"));
     let outcome = Outcome::Settled;
-    let settlement = Settlement { effect: id, outcome, evidence, judged: None, is_stopped: false, beside: Vec::new() };
+    let settlement = Settlement {
+        effect: id,
+        outcome,
+        evidence,
+        judged: None,
+        is_stopped: false,
+        found: Default::default(),
+        beside: Vec::new(),
+    };
     drop(fuzz.call(Request::SettleAsRead { settlement: Box::new(settlement), fresh: Vec::new() }));
 }
 

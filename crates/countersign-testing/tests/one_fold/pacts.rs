@@ -13,8 +13,13 @@ by = "agent"
 [facts.Note]
 attributes = { text = "String", open = "Bool" }
 
+[facts.Mail]
+attributes = { text = "String" }
+labels = ["untrusted", "from-outside"]
+
 [facts.Row]
 attributes = { balance = "Long" }
+labels = ["confidential"]
 source = { postgres = "bank", query = "select balance from rows where id = $1" }
 
 [observe.Note]
@@ -77,6 +82,10 @@ call = { http = "mail", path = "/send/{note}", body = { text = "resource.text" }
 id = "note-is-open"
 that = 'resource.open'
 
+[[action.mail.require]]
+id = "not-confidential"
+that = '!context.session.labels.contains("confidential")'
+
 [action.move]
 guard = "as-read"
 stale_after = "1h"
@@ -86,7 +95,7 @@ call = { mcp = "shop", tool = "move" }
 
 [[action.move.require]]
 id = "note-is-open"
-that = 'resource.open'
+that = 'resource.open || context.rests_on.labels.contains("untrusted")'
 
 [action.debit]
 resource = 'Row::"{note}"'

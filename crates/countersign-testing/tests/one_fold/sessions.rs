@@ -48,6 +48,15 @@ impl History {
         self.enter(request);
     }
 
+    /// Shows an agent something with labels, in a session or outside of one.
+    pub(super) fn show(&mut self) {
+        let agent = self.agent();
+        let session = self.session(&agent).map(|(session, _)| session).filter(|_| self.rng.below(2) == 0);
+        let labels = self.pick(&[&["untrusted"][..], &["confidential"], &["confidential", "from-outside"]]).unwrap();
+        let (labels, from) = (labels.iter().map(|label| (*label).into()).collect(), vec!["Mail::\"1\"".into()]);
+        self.enter(Request::Labels { agent, session: session.map(|session| session.id), labels, from });
+    }
+
     pub(super) fn reading(&mut self) -> Reading {
         let content = format!("{{\"stock\":{}}}", self.rng.below(3));
         Reading {
@@ -57,6 +66,7 @@ impl History {
             projection: "".into(),
             content: (self.rng.below(4) > 0).then(|| content.into()),
             changes: Vec::new(),
+            found: Default::default(),
         }
     }
 
@@ -94,8 +104,15 @@ impl History {
     pub(super) fn settle_as_read(&mut self, effect: EffectId) {
         let (outcome, fresh) = (Outcome::Settled, vec![self.reading()]);
         let evidence = Evidence::of(FoundCode::Resolved.said("so they say"));
-        let settlement =
-            Box::new(Settlement { effect, outcome, evidence, judged: None, is_stopped: false, beside: Vec::new() });
+        let settlement = Box::new(Settlement {
+            effect,
+            outcome,
+            evidence,
+            judged: None,
+            is_stopped: false,
+            found: Default::default(),
+            beside: Vec::new(),
+        });
         self.enter(Request::SettleAsRead { settlement, fresh });
     }
 }

@@ -70,7 +70,15 @@ fn reading(stock: u64) -> Reading {
     let content = json!({"stock": stock}).to_string();
     let digest = Digest::of(content.as_bytes());
     let content = Some(content.into());
-    Reading { place: place(), at_ms: 1_800_000_000_000, digest, projection: "".into(), content, changes: Vec::new() }
+    Reading {
+        place: place(),
+        at_ms: 1_800_000_000_000,
+        digest,
+        projection: "".into(),
+        content,
+        changes: Vec::new(),
+        found: Default::default(),
+    }
 }
 
 fn reread(stock: u64, told: bool) -> Reread {
@@ -115,8 +123,15 @@ fn history() -> Vec<Vec<Request>> {
     };
     let evidence = Evidence::of(FoundCode::Resolved.said("so they say"));
     let (effect, outcome) = (EffectId(9), Outcome::Settled);
-    let settlement =
-        Box::new(Settlement { effect, outcome, evidence, judged: None, is_stopped: false, beside: Vec::new() });
+    let settlement = Box::new(Settlement {
+        effect,
+        outcome,
+        evidence,
+        judged: None,
+        is_stopped: false,
+        found: Default::default(),
+        beside: Vec::new(),
+    });
     let one_by_one = [
         Request::Publish { by: by(), auth: Auth::None, pact: Arc::new(load(PACT).unwrap().pact) },
         feed("Agent::\"ann\"", json!({"org": "a", "roles": [], "standing": "active", "trust": 1})),

@@ -14,7 +14,7 @@ use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::READS_MAX;
 use countersign_core::record::{Kind, Leaf};
 use countersign_core::session::SessionName;
-use countersign_engine::gate::{Gate, LogError, NotObservable, ShownFact};
+use countersign_engine::gate::{ExternalFacts, Gate, LogError, NotObservable, ShownFact};
 use countersign_engine::request::{self, Answer};
 use serde_json::Value;
 use std::sync::Arc;
@@ -51,7 +51,8 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
             read => read.map_err(HttpError::from),
         };
         let outside = app.blocking(move |gate| (read(gate), drop(reading)).0).await?;
-        let observed = app.gate.observe_with(caller.name.clone(), ids, &outside)?;
+        let who = (caller.name.clone(), session.map(|session| session.id));
+        let observed = app.blocking(move |gate| gate.observe_with(who, ids, &outside)).await?;
         match session {
             None => observed,
             // Durable before anything of it is handed out.
@@ -64,7 +65,12 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
         if let Some(session) = session {
             app.gate.may_read_in((session, &caller.name, &caller.auth))?;
         }
-        app.gate.observe(caller.name, ids)?
+        let who = (caller.name, session.map(|session| session.id));
+        match app.gate.has_labels() {
+            // Durable before anything of it is handed out, which means waiting for the disk.
+            true => app.blocking(move |gate| gate.observe_with(who, ids, &ExternalFacts::default())).await?,
+            false => app.gate.observe_with(who, ids, &ExternalFacts::default())?,
+        }
     };
     let outdated = session.map(|session| app.gate.outdated(session.id)).unwrap_or_default();
     json(&ObserveResponse {
@@ -209,5 +215,11 @@ impl App {
 pub async fn check(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
     let body = body::text(request).await?;
     let action = app.admit(caller, body).await?;
-    json(&verdict::of_check(&app.gate, &action, &app.gate.check(&action)))
+    let (action, decision) = if app.gate.has_labels() {
+        app.blocking(move |gate| gate.check(&action).map(|decision| (action, decision))).await?
+    } else {
+        let decision = app.gate.check(&action)?;
+        (action, decision)
+    };
+    json(&verdict::of_check(&app.gate, &action, &decision))
 }

@@ -163,7 +163,13 @@ impl App {
                 Some(effect) => Some(gate.read_log(effect)?),
                 None => None,
             };
-            Ok::<_, LogError>((latest, intent, receipt))
+            if gate.has_labels() {
+                // It may be told long after it was told first.
+                let entry = latest.decode()?;
+                let first = intent.as_ref().map(StoredEntry::decode).transpose()?;
+                gate.show_again(first.as_ref().unwrap_or(&entry), &entry)?;
+            }
+            Ok::<_, HttpError>((latest, intent, receipt))
         };
         let (latest, intent, receipt) = self.blocking(read).await?;
         // What was parked and then refused is answered with both: why it was parked, and who refused it.

@@ -13,7 +13,7 @@ use countersign_core::review::{Ended, ReviewRefusal};
 use countersign_core::session::SessionRefusal;
 use countersign_core::state::PublishError;
 use countersign_engine::gate::{
-    AdmitError, EraseError, HistoryError, IDLE_SESSION_MS, LogError, NotObservable, NotRead, WhyUnread,
+    AdmitError, EraseError, HistoryError, IDLE_SESSION_MS, LogError, NotObservable, NotObserved, NotRead, WhyUnread,
 };
 use countersign_engine::identity::AuthError;
 use countersign_engine::request::Refusal;
@@ -257,6 +257,7 @@ fn publish_hint(error: &PublishError) -> &'static str {
         PublishError::Types(_) => {
             "fact types are shared by all pacts: declare them as they are, and add only optional attributes"
         }
+        PublishError::Labels(_) => "use names that the gate has; see the `labels` of the published pacts",
         PublishError::Budgets(_) => {
             "a named budget is defined by one pact: publish its definition before what charges it, and drop it after"
         }
@@ -335,6 +336,15 @@ impl From<AdmitError> for HttpError {
                 "observe again, as the agent that acts, and send the token as it was given out",
             ),
             AdmitError::Delegation(_) => Self::new(ErrorCode::DelegationRefused, message, DELEGATION_HINT),
+        }
+    }
+}
+
+impl From<NotObserved> for HttpError {
+    fn from(error: NotObserved) -> Self {
+        match error {
+            NotObserved::NotObservable(not_observable) => not_observable.into(),
+            NotObserved::Refused(refusal) => refusal.into(),
         }
     }
 }

@@ -7,7 +7,7 @@ mod proposal;
 
 pub use address::Address;
 pub use program::Program;
-pub use proposal::{Guard, Proposal};
+pub use proposal::{Guard, Proposal, checked_labels};
 
 use super::buffers::BUFFERED_MAX;
 use super::methods;

@@ -197,3 +197,38 @@ fn what_a_server_says_on_stderr_cannot_move_the_cursor() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("so \\u{1b}[2Jit is") && !said.contains('\u{1b}'), "{said}");
 }
+
+#[test]
+fn whoever_calls_a_tool_has_the_labels_that_it_was_approved_with() {
+    let sandbox = Sandbox::new();
+    let upstream = format!("bank={}", crate::mcp::server::command("usual"));
+    let approve = |more: &[&str]| {
+        let words =
+            [&["mcp", "approve", "--data", "data", "--upstream", upstream.as_str(), "--yes"][..], more].concat();
+        sandbox.run(&words)
+    };
+    assert!(approve(&["--label", "untrusted"]).status.success());
+    let terms = || sandbox.run_ok(&["fact", "get", "--data", "data", r#"McpTool::"bank/get_account""#]);
+    assert!(terms().contains("untrusted"), "{}", terms());
+    let labelled = || {
+        let listed = sandbox.run_ok(&["ledger", "list", "--data", "data", "--limit", "100", "--json"]);
+        listed.lines().filter(|line| line.contains(r#""labels":["untrusted"]"#)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(labelled(), Vec::<String>::new());
+    let mut client = sandbox.client(&[("bank", "usual")], &[]);
+    client.initialize();
+    for _ in 0..2 {
+        assert_ne!(client.call("get_account", &json!({"id": "42"}))["isError"], true);
+    }
+    client.end();
+    let entries = labelled();
+    assert_eq!(entries.len(), 1, "the second answer says nothing new: {entries:?}");
+    assert!(entries[0].contains(r#""kind":"action""#), "{entries:?}");
+    // Approved again it keeps them, unless someone takes them off; and only names that there are can be given.
+    assert!(approve(&[]).status.success() && terms().contains("untrusted"));
+    assert!(approve(&["--label", "none"]).status.success() && !terms().contains("untrusted"));
+    let unknown = approve(&["--label", "never-declared"]);
+    assert!(!unknown.status.success() && String::from_utf8_lossy(&unknown.stderr).contains("never-declared"));
+    let misspelt = approve(&["--label", "Not A Label"]);
+    assert_eq!(misspelt.status.code(), Some(2));
+}

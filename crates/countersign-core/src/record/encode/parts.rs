@@ -5,6 +5,7 @@ use crate::canonical::Canonical;
 use crate::decision::{Charge, Decision, ReadVersion, Verdict, Write};
 use crate::fact::Version;
 use crate::ids::FactId;
+use crate::labels::AttributeLabels;
 use crate::record::Event;
 
 /// How a payload is written.
@@ -80,6 +81,7 @@ pub(super) fn facts_of(event: &Event) -> Vec<&FactId> {
         | Event::Session { .. }
         | Event::Reading { .. }
         | Event::Denials(_)
+        | Event::Labels { .. }
         | Event::Batch { .. }
         | Event::Rotation { .. }
         | Event::Done(_)
@@ -222,6 +224,21 @@ pub(super) fn write_writes(out: &mut Canonical, writes: &[Write], form: Form<'_>
     write_list(out, writes, form);
 }
 
+/// The labels of attributes, by name.
+pub(super) fn write_labels(out: &mut Canonical, labels: &AttributeLabels) {
+    out.open('{');
+    for (attribute, labels) in labels {
+        out.key(attribute);
+        out.open('[');
+        for label in labels {
+            out.element();
+            out.string(label);
+        }
+        out.close(']');
+    }
+    out.close('}');
+}
+
 pub(in crate::record) fn write_list(out: &mut Canonical, writes: &[Write], form: Form<'_>) {
     out.open('[');
     for write in writes {
@@ -229,6 +246,10 @@ pub(in crate::record) fn write_list(out: &mut Canonical, writes: &[Write], form:
         out.open('{');
         out.key("fact");
         form.fact(out, &write.fact);
+        if let Some(labels) = &write.labels {
+            out.key("labels");
+            write_labels(out, labels);
+        }
         if let Some(previous) = write.previous_entry {
             out.key("previous");
             out.u64(previous);

@@ -145,6 +145,7 @@ impl<'a> Fields<'a> {
             | Event::Settle(_)
             | Event::Claim { .. }
             | Event::Session { .. }
+            | Event::Labels { .. }
             | Event::Denials(_)
             | Event::Done(_)
             | Event::Erased(_) => {}

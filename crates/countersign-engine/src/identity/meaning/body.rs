@@ -57,6 +57,7 @@ pub(super) fn check(signed: &Signed, event: &Event, state: &State) -> Result<(),
         | Event::Dispatch(_)
         | Event::Session { .. }
         | Event::Reading { .. }
+        | Event::Labels { .. }
         | Event::Expiry { .. }
         | Event::Denials(_)
         | Event::Done(_)

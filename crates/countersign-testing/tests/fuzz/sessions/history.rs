@@ -197,7 +197,15 @@ impl Fuzz {
         let content = json!({"left": left, "note": format!("lot {left:06}"), "more": more}).to_string();
         let digest = Digest::of(content.as_bytes());
         let content = (!left.is_multiple_of(11)).then_some(content.into());
-        Reading { place, at_ms: self.gate().now_ms(), digest, projection: "".into(), content, changes: Vec::new() }
+        Reading {
+            place,
+            at_ms: self.gate().now_ms(),
+            digest,
+            projection: "".into(),
+            content,
+            changes: Vec::new(),
+            found: Default::default(),
+        }
     }
 
     pub(super) fn step(&mut self) {
@@ -345,8 +353,15 @@ impl Fuzz {
         };
         let result = (outcome == Outcome::Settled).then(|| "{}".to_owned());
         let evidence = Evidence { attempts: 1, result, ..Evidence::of(FoundCode::Resolved.said("answered")) };
-        let settlement =
-            Settlement { effect: id, outcome, evidence, judged: None, is_stopped: false, beside: Vec::new() };
+        let settlement = Settlement {
+            effect: id,
+            outcome,
+            evidence,
+            judged: None,
+            is_stopped: false,
+            found: Default::default(),
+            beside: Vec::new(),
+        };
         self.call(Request::SettleAsRead { settlement: Box::new(settlement), fresh }).unwrap();
         if outcome == Outcome::InDoubt {
             self.doubted.push(id);

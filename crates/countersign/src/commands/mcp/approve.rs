@@ -24,7 +24,7 @@ use crate::commands::{Connection, Exit, Failure, OPERATOR, Outcome, did_you_mean
 use crate::config::Config;
 use crate::mcp::adapter::Rules;
 use crate::mcp::gate::tool_fact;
-use crate::mcp::settings::{Guard, Place, Proposal, Unmapped, checked_ignored, checked_paths};
+use crate::mcp::settings::{Guard, Place, Proposal, Unmapped, checked_ignored, checked_labels, checked_paths};
 use crate::mcp::shell::word;
 use crate::mcp::tool::Tool;
 use crate::terminal::{count, inline, note, prompt, say, say_json};
@@ -48,8 +48,8 @@ const ENDS_WITHIN: Duration = Duration::from_secs(7);
 /// With --guard as-read, tools that say nothing of themselves count as reading by their names, as for `mcp try`: it says which, and
 /// --reads and --writes correct it.
 ///
-/// What the settings propose for a tool (`guard`, `reads`, `ignore`, `only`) is approved with it unless the options say otherwise; an
-/// agent goes by what was approved and by nothing else.
+/// What the settings propose for a tool (`guard`, `reads`, `ignore`, `only`, `labels`) is approved with it unless the options say
+/// otherwise; an agent goes by what was approved and by nothing else.
 ///
 /// Needs an operator with the role admin. The first time, that operator must also be a publisher, because calls are decided under a
 /// small pact of their own, mcp-calls.
@@ -93,6 +93,10 @@ pub struct ApproveArgs {
     /// Let calls of these tools rest only on readings whose values their arguments carry, and not on everything that was read
     #[arg(long, value_name = "WHAT")]
     rests_on: Option<RestsOn>,
+    /// Where answers of these tools come from, such as untrusted or confidential: an agent that is shown one has the label; `none` takes
+    /// labels off; may be repeated
+    #[arg(long, value_name = "LABEL", value_delimiter = ',')]
+    label: Vec<String>,
     /// Approve without asking; needed for changed definitions where there is no terminal
     #[arg(long, conflicts_with = "show")]
     yes: bool,
@@ -133,6 +137,7 @@ pub fn run(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
     if args.only != [""] {
         checked_paths(&args.only).map_err(|error| Failure::of(Exit::Usage, error))?;
     }
+    checked_labels(&args.label).map_err(|error| Failure::of(Exit::Usage, error))?;
     check_options(&args.reads, &args.writes, &args.ignore, &args.only)?;
     let upstreams = args.upstreams.chosen(config)?;
     let client = match args.show {

@@ -12,6 +12,7 @@ use serde_json::{Map, Value as Json, json};
 use smol_str::SmolStr;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
 
 /// Texts that are ids, in forms that most patterns accept.
 const IDS: [&str; 6] = ["one", "two", "three", "ONE", "TWO", "THREE"];
@@ -252,6 +253,8 @@ impl<'a> Space<'a> {
     }
 }
 
+static NO_LABELS: LazyLock<Value> = LazyLock::new(|| Value::Set(Arc::default()));
+
 /// One evaluation: the facts as they are, and as they were seen.
 struct Case<'a> {
     space: &'a Space<'a>,
@@ -283,6 +286,8 @@ impl Source for Case<'_> {
             Mention::Observed(read, name) => self.fact(self.seen, *read)?.get(name).map(Input::Value),
             // What is read in a session is no fact that a sweep could feed.
             Mention::Reading(..) => None,
+            // The agent of a sweep is shown nothing that has a label.
+            Mention::SessionLabels | Mention::RestsOnLabels | Mention::Tainted(_) => Some(Input::Value(&NO_LABELS)),
         }
     }
 }

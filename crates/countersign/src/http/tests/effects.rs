@@ -82,7 +82,15 @@ fn settle(server: &Server, effect: &str, outcome: Outcome) {
         result: Some("{\"id\":7}".into()),
         ..Evidence::of(FoundCode::Resolved.said("created"))
     };
-    let settlement = Settlement { effect, outcome, evidence, judged: None, is_stopped: false, beside: Vec::new() };
+    let settlement = Settlement {
+        effect,
+        outcome,
+        evidence,
+        judged: None,
+        is_stopped: false,
+        found: Default::default(),
+        beside: Vec::new(),
+    };
     server.gate.call(Request::Settle(Box::new(settlement))).unwrap();
 }
 

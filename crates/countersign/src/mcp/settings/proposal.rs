@@ -6,6 +6,7 @@ use crate::config::table::suggestion;
 use crate::hinted::bail_hinted;
 use crate::mcp::gate::AS_READ;
 use anyhow::{Result, bail};
+use countersign_core::labels::check_label;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
@@ -47,6 +48,8 @@ pub struct ToolProposal {
     pub ignore: Vec<String>,
     /// Paths in its answers that alone are compared.
     pub only: Vec<String>,
+    /// Where its answers come from.
+    pub labels: Vec<String>,
 }
 
 impl Proposal {
@@ -85,10 +88,11 @@ impl ToolProposal {
                 },
                 "ignore" => proposal.ignore = paths(name, key, value)?,
                 "only" => proposal.only = paths(name, key, value)?,
+                "labels" => proposal.labels = labels(name, value)?,
                 unknown => {
                     bail_hinted!(
                         "key `{name}.{unknown}` is not known";
-                        "{}", suggestion(unknown, &["guard", "ignore", "only", "reads"])
+                        "{}", suggestion(unknown, &["guard", "ignore", "labels", "only", "reads"])
                     )
                 }
             }
@@ -103,6 +107,20 @@ fn guard(name: &str, value: &Value) -> Result<Guard> {
         Some("none") => Ok(Guard::None),
         _ => bail_hinted!("key `{name}.guard` must be \"{AS_READ}\" or \"none\""; "\"{AS_READ}\" is the safe one"),
     }
+}
+
+fn labels(name: &str, value: &Value) -> Result<Vec<String>> {
+    let labels = value.as_array().map(|labels| labels.iter().map(|label| label.as_str().map(str::to_owned)));
+    let Some(labels) = labels.and_then(Iterator::collect::<Option<Vec<String>>>) else {
+        bail!("key `{name}.labels` must be a list of names\nhint: write it as [\"untrusted\"]");
+    };
+    checked_labels(&labels)?;
+    Ok(labels)
+}
+
+/// Checks the names of labels.
+pub fn checked_labels(labels: &[String]) -> Result<()> {
+    labels.iter().try_for_each(|label| check_label(label)).map_err(|why| anyhow::anyhow!(why))
 }
 
 fn paths(name: &str, key: &str, value: &Value) -> Result<Vec<String>> {

@@ -72,6 +72,9 @@ pub fn tool_value(tool: &Tool, terms: &Terms) -> Result<Map<String, Value>> {
             value.insert(name.to_owned(), json!(paths));
         }
     }
+    if !terms.labels.is_empty() {
+        value.insert("labels".to_owned(), json!(terms.labels));
+    }
     if tool.is_destructive() {
         value.insert("destructive".to_owned(), json!(true));
     }

@@ -34,9 +34,14 @@ pub struct Terms {
     pub carried: bool,
     /// Whether nothing but its name says that it only reads.
     pub by_name: bool,
+    /// Where its answers come from.
+    pub labels: Vec<String>,
     /// What of this the settings propose, in words.
     pub proposed: Vec<&'static str>,
 }
+
+/// What takes the labels of a tool off.
+const NO_LABEL: &str = "none";
 
 impl Terms {
     /// Those of a tool that is guarded, as a trial has them.
@@ -44,7 +49,8 @@ impl Terms {
         let paths = |paths: &[String]| if reads { paths.to_vec() } else { Vec::new() };
         let (ignore, only) = (paths(ignore), paths(only));
         let (guard, carried) = (Some(Guard::AsRead), carried && !reads);
-        Self { reads, guard, ignore, only, carried, by_name: false, proposed: Vec::new() }
+        let (labels, proposed) = (Vec::new(), Vec::new());
+        Self { reads, guard, ignore, only, carried, by_name: false, labels, proposed }
     }
 
     /// Those of a tool that the command is about.
@@ -108,7 +114,20 @@ impl Terms {
             Some(rests_on) => rests_on == RestsOn::Carried,
             None => was("rests_on").and_then(Value::as_str) == Some(CARRIED),
         };
-        Self { reads, guard, ignore, only, carried, by_name, proposed }
+        // Of another definition too: where answers come from says the server, and not what it says of its tool.
+        let kept = || was("labels").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let mut labels: Vec<String> = match (args.label.as_slice(), own.map(|own| own.labels.as_slice())) {
+            ([none], _) if none == NO_LABEL => Vec::new(),
+            ([], Some(own @ [_, ..])) => {
+                proposed.push("labels");
+                own.to_vec()
+            }
+            ([], _) => kept().map(str::to_owned).collect(),
+            (given, _) => given.to_vec(),
+        };
+        labels.sort();
+        labels.dedup();
+        Self { reads, guard, ignore, only, carried, by_name, labels, proposed }
     }
 
     /// What becomes of the tool, in a few words.
@@ -141,6 +160,9 @@ impl Terms {
             if !paths.is_empty() {
                 all.push(format!("{name} {}", inline(&paths.join(", "))));
             }
+        }
+        if !self.labels.is_empty() {
+            all.push(format!("labels {}", inline(&self.labels.join(", "))));
         }
         all.extend(self.carried.then(|| format!("rests on {CARRIED}")));
         if all.is_empty() {
