@@ -99,7 +99,7 @@ impl Index {
 
     /// Forgets values that were last shown before a time, where there is too little room for more.
     pub fn make_room(&mut self, before_ms: u64) {
-        if self.values.len() < TAINTED_VALUES_MAX / 2 && self.bytes < TAINTED_BYTES_MAX / 2 {
+        if self.len() < TAINTED_VALUES_MAX / 2 && self.bytes < TAINTED_BYTES_MAX / 2 {
             return;
         }
         let old = std::mem::take(self);

@@ -20,7 +20,7 @@ const TELLING_MIN: u64 = 1000;
 
 /// The labels that an action is asked for under: of its session, or of its agent where it names none; and of everyone whose right it
 /// uses, since what they were shown may be why it is asked for.
-pub(crate) fn in_force(action: &Action, snapshot: &dyn Snapshot, now_ms: u64) -> LabelSet {
+pub fn in_force(action: &Action, snapshot: &dyn Snapshot, now_ms: u64) -> LabelSet {
     let labels = snapshot.labels();
     // A session that is not open, or another's, has nothing: then it counts what its agent was shown anywhere.
     let session = action.session.map(|session| session.id);

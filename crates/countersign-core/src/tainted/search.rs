@@ -5,6 +5,7 @@ use super::table::{Table, key, mask, next};
 use super::values::{bare, exact};
 use super::{BARE_MIN, Index, SHORT_MIN, SPLIT_MIN, Tainted, Trusted, Value};
 use crate::carried::{joined, normal, numbers};
+use crate::labels::LabelSet;
 use crate::limits::TAINTED_WORK_MAX;
 use smol_str::SmolStr;
 
@@ -34,6 +35,8 @@ struct Open {
 pub struct Search<'a> {
     index: &'a Index,
     trusted: &'a [&'a Trusted],
+    /// The labels that count now: of content whose values are not known, no other is carried.
+    in_force: Option<&'a LabelSet>,
     now_ms: u64,
     params: Vec<SmolStr>,
     pieces: Vec<Piece>,
@@ -51,6 +54,7 @@ impl<'a> Search<'a> {
         Self {
             index,
             trusted,
+            in_force: None,
             now_ms,
             params: Vec::new(),
             pieces: Vec::new(),
@@ -60,6 +64,11 @@ impl<'a> Search<'a> {
             work: TAINTED_WORK_MAX,
             buffer: String::new(),
         }
+    }
+
+    /// The same where only these labels count.
+    pub fn in_force(self, labels: &'a LabelSet) -> Self {
+        Self { in_force: Some(labels), ..self }
     }
 
     /// The texts that follow are said by this parameter.
@@ -260,7 +269,8 @@ impl<'a> Search<'a> {
                 self.found.entry(param.clone()).or_default().extend(all.iter().cloned());
             }
         }
-        let unknown: Vec<&SmolStr> = self.index.unknown(self.now_ms).collect();
+        let is_in_force = |label: &&SmolStr| self.in_force.is_none_or(|labels| labels.contains(*label));
+        let unknown: Vec<&SmolStr> = self.index.unknown(self.now_ms).filter(is_in_force).collect();
         if !unknown.is_empty() {
             let says = self.params.iter().zip(&self.says).filter(|(_, says)| **says);
             for (param, _) in says {

@@ -82,6 +82,7 @@ impl Gate {
     pub fn show_again(&self, intent: &Entry, latest: &Entry) -> Result<(), Refusal> {
         let action = match &intent.event {
             Event::Action(decided) => &*decided.action,
+            Event::Approval(approved) => &*approved.action,
             Event::Group(group) => match group.actions.get(group.failed) {
                 Some(action) => action,
                 None => return Ok(()),

@@ -8,7 +8,7 @@ use super::{Gate, ShownFact};
 use crate::request::{Request, Settlement};
 use countersign_core::action::Action;
 use countersign_core::call::EffectId;
-use countersign_core::decide::Snapshot as _;
+use countersign_core::decide::{Snapshot as _, in_force};
 use countersign_core::decision::Decision;
 use countersign_core::fact::Fact;
 use countersign_core::ids::AgentId;
@@ -297,7 +297,7 @@ impl Gate {
         now_ms: u64,
     ) -> Tainted {
         let mut found = Tainted::new();
-        let (members, words) = {
+        let (members, words, in_force) = {
             let view = self.view();
             let labels = view.labels();
             // Nothing that has labels was shown to anyone, and nothing will be that no one notes before.
@@ -307,7 +307,8 @@ impl Gate {
             let of = |member| (member == &action.agent, self.shared.shown_values.of(member, labels, now_ms));
             let members: Vec<(bool, Arc<Kept>)> = action.members().map(of).collect();
             let session = action.session.and_then(|name| Session::of(name.id, &action.agent, &view).ok());
-            (members, session.map(|session| (session.id, session.fact.version(), session.words())))
+            let words = session.map(|session| (session.id, session.fact.version(), session.words()));
+            (members, words, in_force(action, &view, now_ms))
         };
         for (is_own, kept) in members {
             if kept.shown.read().index.is_empty(now_ms) {
@@ -318,7 +319,7 @@ impl Gate {
             let shown = kept.shown.read();
             let of_source = &shown.trusted;
             let trusted = [of_source, words.as_deref().unwrap_or(of_source)];
-            let mut search = Search::new(&shown.index, &trusted, now_ms);
+            let mut search = Search::new(&shown.index, &trusted, now_ms).in_force(&in_force);
             for (name, value) in params {
                 // A word from a list says nothing of where it came from.
                 if kind.is_none_or(|kind| !kind.params.is_listed(name)) {

@@ -37,6 +37,14 @@ attributes = { definition = "String", read_only = "Bool", labels = "Set<String>?
 who = 'true'
 attributes = "*"
 
+[facts.Contact]
+attributes = { iban = "String" }
+trusted = true
+
+[observe.Contact]
+who = 'true'
+attributes = "*"
+
 [observe.Account]
 who = 'true'
 attributes = "*"
@@ -75,6 +83,19 @@ allow = 'true'
 id = "knows-nothing-untrusted"
 that = '!context.session.labels.contains("untrusted")'
 
+[action.send]
+resource = 'Account::"1"'
+allow = 'true'
+
+[[action.send.require]]
+id = "destination-is-clean"
+that = '!context.tainted.text.contains("untrusted") && !context.tainted.more.contains("untrusted")'
+
+[action.endorse]
+resource = 'Account::"1"'
+allow = 'true'
+endorse = { memo = ["untrusted"] }
+
 [action.peek]
 resource = 'Ticket::"7"'
 allow = 'true'
@@ -93,6 +114,7 @@ const PARAMS: &str = r#"
 type = "object"
 additionalProperties = false
 properties.text = { type = "string", maxLength = 100 }
+properties.more = { type = "string", maxLength = 100 }
 properties.state = { enum = ["open", "closed"] }
 "#;
 
@@ -120,7 +142,7 @@ pub struct World {
 pub fn pact(rules: &str, version: u64) -> String {
     let kinds = rules.lines().filter_map(|line| line.strip_prefix("[action.")?.strip_suffix(']'));
     let required = |kind: &str| match kind {
-        "note" => "required = [\"text\"]",
+        "note" | "send" => "required = [\"text\"]",
         "file" => "required = [\"state\"]",
         _ => "",
     };

@@ -232,6 +232,7 @@ impl App {
         let Event::Group(group) = &entered.entry.event else {
             return Err(HttpError::internal("a group became an entry of another kind"));
         };
+        self.gate.note_entered(&entered.entry);
         let (entry, receipt) = (entered.entry.index, super::receipt(entered));
         let verdict = |at| {
             let verdict = verdict::of_group(&self.gate, group, entry, at);

@@ -71,8 +71,14 @@ pub async fn list(State(app): State<Arc<App>>, caller: Option<Extension<Caller>>
         let described = open.into_iter().map(|id| describe(gate, id));
         // One that ended while the others were read is no longer under way.
         let described = described.filter(|told| !matches!(told, Err(Described::Refused(_))));
-        let shown = |told: ToldEffect| if is_agent { Ok(for_its_agent(gate, told)?) } else { Ok(told.effect) };
-        described.map(|told| told.and_then(shown)).collect::<Result<Vec<_>, Described>>()
+        let shown = |told: Result<ToldEffect, Described>| match told? {
+            told if is_agent => {
+                show_labels(gate, &told)?;
+                Ok(for_its_agent(gate, told)?)
+            }
+            told => Ok(told.effect),
+        };
+        described.map(shown).collect::<Result<Vec<_>, HttpError>>()
     };
     json(&EffectList { effects: app.blocking(describe).await? })
 }
@@ -97,9 +103,22 @@ pub async fn show(
         told = app.blocking(move |gate| describe(gate, id)).await?;
     }
     if is_agent {
-        return json(&app.blocking(move |gate| for_its_agent(gate, told)).await?);
+        let shown = move |gate: &Gate| {
+            show_labels(gate, &told)?;
+            Ok::<_, HttpError>(for_its_agent(gate, told)?)
+        };
+        return json(&app.blocking(shown).await?);
     }
     json(&told.effect)
+}
+
+/// Enters that an agent is told again what came of its call, where that has labels: it may be long after it was told first.
+fn show_labels(gate: &Gate, told: &ToldEffect) -> Result<(), HttpError> {
+    let mut entries = told.entries();
+    let Some(first) = entries.next().filter(|_| gate.has_labels()) else { return Ok(()) };
+    let intent = gate.read_log(first)?.decode()?;
+    let latest = entries.last().map(|latest| gate.read_log(latest)?.decode()).transpose()?;
+    Ok(gate.show_again(&intent, latest.as_ref().unwrap_or(&intent))?)
 }
 
 /// `POST /v1/effects/{effect}/resolve`

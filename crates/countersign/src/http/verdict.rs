@@ -61,6 +61,8 @@ pub struct Told {
 
 /// The verdict that a new entry holds; nothing for entries that are not actions.
 pub fn of_entry(gate: &Gate, entered: &Entered) -> Option<Told> {
+    // Before any of it is told.
+    gate.note_entered(&entered.entry);
     let said = match &entered.entry.event {
         Event::Action(decided) => of_decision(&decided.action, &decided.decision),
         Event::Approval(approved) => of_decision(&approved.action, &approved.decision),

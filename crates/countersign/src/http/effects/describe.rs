@@ -45,6 +45,13 @@ pub struct Told {
     entries: Vec<u64>,
 }
 
+impl Told {
+    /// The entries that it was told by, first the one that it began with.
+    pub fn entries(&self) -> impl Iterator<Item = u64> {
+        self.entries.iter().copied()
+    }
+}
+
 /// What an effect began with, and where it is.
 struct Known<'a> {
     id: EffectId,
