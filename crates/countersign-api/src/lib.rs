@@ -59,7 +59,7 @@ pub use reviews::{
 };
 pub use sessions::{
     AnsweringTool, Change, ChangedReading, CountedReading, EndedCall, Outdated, ReadRequest, ReadResponse,
-    RefusedReading, RestsOn, SessionClosed, SessionOpened, SessionRequest,
+    RefusedReading, RestsOn, SessionClosed, SessionOpened, SessionRequest, WordsAdded, WordsRequest,
 };
 pub use stops::{HaltEntered, HaltInForce, HaltList, HaltRequest, InFlight};
 

@@ -84,6 +84,8 @@ pub enum Role {
     Reviewer,
     /// Reads payloads.
     Auditor,
+    /// Opens sessions for agents, with the user's own words and a task.
+    FrontEnd,
     /// Registers agents and operators, halts, erases, confirms the clock.
     Admin,
 }
@@ -96,6 +98,7 @@ impl Role {
             Self::Feeder => "feeder",
             Self::Reviewer => "reviewer",
             Self::Auditor => "auditor",
+            Self::FrontEnd => "front_end",
             Self::Admin => "admin",
         }
     }

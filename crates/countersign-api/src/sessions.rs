@@ -12,6 +12,40 @@ pub struct SessionRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "document", schema(example = "ses_812"))]
     pub follows: Option<String>,
+    /// For front ends: the agent whose session it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "document", schema(example = "refund-1"))]
+    pub agent: Option<String>,
+    /// For front ends: what the user said, word for word. A value that is in it is clean, wherever else it was read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "document", schema(example = json!(["Please refund order 77123 to bob@corp.example"])))]
+    pub words: Vec<String>,
+    /// For front ends: the action types that the session is for, as PACT/ACTION.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "document", schema(example = json!(["billing/refund"])))]
+    pub task: Option<Vec<String>>,
+    /// For front ends: whether nothing counts in it which its agent was shown before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clean: bool,
+}
+
+/// What the user said, to be added to a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct WordsRequest {
+    /// What the user said, word for word.
+    #[cfg_attr(feature = "document", schema(example = json!(["No, to bob@corp.example"])))]
+    pub words: Vec<String>,
+}
+
+/// What the user said was added to a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
+pub struct WordsAdded {
+    /// The session.
+    #[cfg_attr(feature = "document", schema(example = "ses_812"))]
+    pub session: String,
 }
 
 /// A session that was opened, or is gone on in. What is read in it counts for what is done in it.

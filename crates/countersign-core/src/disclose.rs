@@ -9,7 +9,7 @@ use crate::expression::{Base, Expression, Input, Mention, Source};
 use crate::fence::{Claim, may_claim};
 use crate::ids::{ActionName, AgentId, FactId, FactType};
 use crate::pact::{ActionType, SendRule, TemplatePart};
-use crate::session::{READING, SESSION};
+use crate::session::{READING, SESSION, WORDS};
 use crate::state::ReadState;
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
@@ -185,7 +185,7 @@ impl<'a> Disclosure<'a> {
         let mut disclosure = Self { state, agent, hidden: Vec::new(), shows_sent: false };
         let kind = by.and_then(|by| disclosure.kind(by));
         // What it read in its session it has seen, and no call is rendered from it.
-        let is_of_session = |fact: &&FactId| [SESSION, READING].contains(&fact.ty().as_str());
+        let is_of_session = |fact: &&FactId| [SESSION, READING, WORDS].contains(&fact.ty().as_str());
         let reads: Vec<FactId> = reads.iter().filter(|fact| !is_of_session(fact)).cloned().collect();
         disclosure.hidden = disclosure.hide(kind, &reads);
         disclosure.shows_sent = disclosure.hidden.is_empty() && disclosure.sees_sent(kind, &reads);

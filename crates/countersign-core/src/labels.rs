@@ -71,6 +71,8 @@ pub struct OfAgent {
     pub anywhere: LastShown,
     /// In each session that is open, or known when it was opened.
     pub sessions: BTreeMap<SessionId, LastShown>,
+    /// Sessions that a front end opened clean, and when: what was shown before does not count in them.
+    pub clean: BTreeMap<SessionId, u64>,
 }
 
 /// The labels of a gate.
@@ -177,7 +179,9 @@ impl Labels {
     pub fn in_force(&self, agent: &AgentId, session: Option<SessionId>, now_ms: u64) -> LabelSet {
         let Some(of_agent) = self.agents.get(agent) else { return LabelSet::new() };
         let own = session.and_then(|session| of_agent.sessions.get(&session)).into_iter().flat_map(BTreeMap::keys);
-        let recent = of_agent.anywhere.iter().filter(|(_, at_ms)| is_kept(**at_ms, now_ms)).map(|(label, _)| label);
+        let since_ms = session.and_then(|session| of_agent.clean.get(&session)).copied().unwrap_or(0);
+        let counts = |at_ms: u64| is_kept(at_ms, now_ms) && at_ms >= since_ms;
+        let recent = of_agent.anywhere.iter().filter(|(_, at_ms)| counts(**at_ms)).map(|(label, _)| label);
         own.chain(recent).cloned().collect()
     }
 
@@ -186,7 +190,10 @@ impl Labels {
         let of_agent = self.agents.get(agent);
         let is_told = |label: &SmolStr| {
             let Some(of_agent) = of_agent else { return false };
-            let is_recent = |at_ms: &u64| now_ms.saturating_sub(*at_ms) < LABEL_RENEWED_MS;
+            // What is shown elsewhere counts in clean sessions too, from when it is shown there.
+            let cleaned_ms = of_agent.clean.values().max().copied().unwrap_or(0);
+            let is_recent =
+                |at_ms: &u64| now_ms.saturating_sub(*at_ms) < LABEL_RENEWED_MS && *at_ms >= cleaned_ms;
             let in_session =
                 |session: SessionId| of_agent.sessions.get(&session).is_some_and(|shown| shown.contains_key(label));
             of_agent.anywhere.get(label).is_some_and(is_recent) && session.is_none_or(in_session)
@@ -227,11 +234,20 @@ impl Labels {
         self.owners.insert(session, agent.clone());
     }
 
+    /// A session begins clean: a front end says that nothing counts in it which its agent was shown before.
+    pub(crate) fn open_clean(&mut self, agent: &AgentId, session: SessionId, at_ms: u64) {
+        // Later than what was noted in the same millisecond before.
+        let of_agent = self.agents.entry(agent.clone()).or_default();
+        of_agent.clean.insert(session, at_ms.saturating_add(1));
+        self.owners.insert(session, agent.clone());
+    }
+
     /// A session has ended.
     pub(crate) fn close(&mut self, session: SessionId) {
         let agent = self.owners.remove(&session);
         if let Some(of_agent) = agent.and_then(|agent| self.agents.get_mut(&agent)) {
             of_agent.sessions.remove(&session);
+            of_agent.clean.remove(&session);
         }
     }
 
@@ -239,7 +255,8 @@ impl Labels {
     pub(crate) fn restore(&mut self, names: LabelSet, agents: BTreeMap<AgentId, OfAgent>) {
         self.names.extend(names);
         let sessions = |(agent, of_agent): (&AgentId, &OfAgent)| {
-            let sessions = of_agent.sessions.keys().map(|session| (*session, agent.clone()));
+            let sessions = of_agent.sessions.keys().chain(of_agent.clean.keys());
+            let sessions = sessions.map(|session| (*session, agent.clone()));
             sessions.collect::<Vec<_>>()
         };
         self.owners = agents.iter().flat_map(sessions).collect();

@@ -194,6 +194,9 @@ pub const BECAUSE_OF_MAX: usize = 64;
 /// Labels of one entry: as many names as a gate may have.
 pub const LABELS_MAX: usize = 16;
 
+/// Most action types that the task of a session names.
+pub const TASK_ACTIONS_MAX: usize = 64;
+
 /// Most labelled values that are kept of what one agent was shown, and the bytes that they take: what does not fit counts as carried by
 /// everything.
 pub const TAINTED_VALUES_MAX: usize = 32 * 1024;

@@ -6,12 +6,15 @@
 //! no agent observes them: an agent cannot add a reading, nor take one out (I8).
 
 mod answered;
+mod attached;
 mod beyond;
 mod content;
 mod name;
 mod told;
 
 pub use answered::{answered, not_rechecked};
+pub(crate) use attached::is_clean;
+pub use attached::{Attached, WORDS, attached_in, open_for, say, words_in};
 pub use beyond::{beyond_in, read_beyond};
 pub(crate) use content::{content_of, with_content, without_content};
 pub use name::{NotASession, SessionId, SessionName};
@@ -30,6 +33,7 @@ use crate::limits::{FACT_BYTES_MAX, READINGS_MAX};
 use crate::value::{Attributes, Set, Value};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
+use self::attached::texts;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -43,12 +47,10 @@ const CONTENT: &str = "content";
 pub const GATEWAY_PACT: &str = "mcp-calls";
 /// How often a session was gone on in.
 const FOLLOWED: &str = "followed";
-/// The user's own words.
-const WORDS: &str = "words";
 /// The action types that a session may use.
 const TASK: &str = "task";
 /// Whether a session began without what its agent was shown before.
-pub(crate) const CLEAN: &str = "clean";
+const CLEAN: &str = "clean";
 
 impl SessionId {
     /// The fact of what was read from a place in it.
@@ -287,6 +289,9 @@ pub enum SessionRefusal {
     /// It has as many readings as are kept.
     #[error("{0} has {READINGS_MAX} readings already, which is the limit")]
     Full(SessionId),
+    /// What a front end attaches does not fit.
+    #[error("what is attached to a session has room for 16 KiB of the user's words and 64 action types")]
+    Attached,
     /// What was read does not fit a fact.
     #[error("the arguments of this reading have {0} bytes, which is too long to keep")]
     TooLong(usize),
@@ -344,26 +349,10 @@ impl Session {
         SessionName { id: self.id, followed: self.followed }
     }
 
-    /// The user's own words, as a registered front end attached them.
-    pub fn words(&self) -> Vec<SmolStr> {
-        self.texts(WORDS)
-    }
-
     /// The action types that it may use, as `PACT/ACTION`; `None` where no one said.
     pub fn task(&self) -> Option<Vec<SmolStr>> {
-        let has_one = self.fact.value.as_ref().is_some_and(|value| value.get(TASK).is_some());
-        has_one.then(|| self.texts(TASK))
-    }
-
-    fn texts(&self, name: &str) -> Vec<SmolStr> {
-        let Some(Value::Set(texts)) = self.fact.value.as_ref().and_then(|value| value.get(name)) else {
-            return Vec::new();
-        };
-        let text = |value: &Value| match value {
-            Value::String(text) => Some(text.clone()),
-            _ => None,
-        };
-        texts.iter().filter_map(text).collect()
+        let value = self.fact.value.as_ref()?;
+        value.get(TASK).map(|_| texts(value, TASK))
     }
 
     /// The facts of what was read in it.
@@ -396,7 +385,8 @@ pub fn follow(session: &Session, snapshot: &dyn Snapshot) -> Vec<Write> {
 pub fn close(session: &Session, snapshot: &dyn Snapshot) -> Vec<Write> {
     let live = |fact: &FactId| snapshot.fact(fact).is_some_and(|fact| fact.value.is_some());
     let readings = session.readings().filter(live);
-    let facts: Vec<FactId> = std::iter::once(session.fact.id.clone()).chain(readings).collect();
+    let words = session.id.words().filter(live);
+    let facts: Vec<FactId> = std::iter::once(session.fact.id.clone()).chain(readings).chain(words).collect();
     facts.iter().map(|fact| write(fact, None, snapshot)).collect()
 }
 

@@ -18,7 +18,7 @@ use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::record::{Entry, Judged};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
-use countersign_core::session::{Reading, Reread, SessionId, SessionName, SessionRefusal};
+use countersign_core::session::{Attached, Reading, Reread, SessionId, SessionName, SessionRefusal};
 use countersign_core::state::PublishError;
 use countersign_core::utc::Span;
 use countersign_core::value::Attributes;
@@ -153,6 +153,10 @@ pub enum Request {
     SettleAsRead { settlement: Box<Settlement>, fresh: Vec<Reading> },
     /// Open a session of an agent.
     OpenSession { agent: AgentId, auth: Auth },
+    /// Open a session for an agent, as a front end, with what the user said.
+    OpenSessionFor { by: AgentId, auth: Auth, agent: AgentId, attached: Attached },
+    /// Add what the user said to a session, as a front end.
+    Say { by: AgentId, auth: Auth, session: SessionName, words: Vec<SmolStr> },
     /// Go on in a session of an agent that was cut off, under a new name.
     FollowSession { session: SessionId, agent: AgentId, auth: Auth },
     /// Close a session of an agent.
@@ -226,6 +230,7 @@ impl Request {
                 Some((by, auth, role_to_feed(fact)))
             }
             Self::Publish { by, auth, .. } => Some((by, auth, Role::Publisher)),
+            Self::OpenSessionFor { by, auth, .. } | Self::Say { by, auth, .. } => Some((by, auth, Role::FrontEnd)),
             Self::Approve { by, auth, .. } | Self::Refuse { by, auth, .. } | Self::Resolve { by, auth, .. } => {
                 Some((by, auth, Role::Reviewer))
             }
@@ -270,6 +275,8 @@ impl Request {
             | Self::ExtendClaim { .. }
             | Self::WithdrawClaim { .. }
             | Self::OpenSession { .. }
+            | Self::OpenSessionFor { .. }
+            | Self::Say { .. }
             | Self::FollowSession { .. }
             | Self::CloseSession { .. }
             | Self::Read { .. }

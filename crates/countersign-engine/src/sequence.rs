@@ -236,6 +236,10 @@ impl Sequencer {
                 self.settle_as_read(batch, *settlement, &fresh, reply, now_ms);
             }
             Request::OpenSession { agent, auth } => self.open_session(batch, (&agent, &auth), reply, now_ms),
+            Request::OpenSessionFor { by, auth, agent, attached } => {
+                self.open_session_for(batch, (by, auth), (&agent, &attached), reply, now_ms);
+            }
+            Request::Say { by, auth, session, words } => self.say(batch, (by, auth), (session, &words), reply, now_ms),
             Request::FollowSession { session, agent, auth } => {
                 self.follow_session(batch, (session, &agent, &auth), reply, now_ms);
             }

@@ -12,7 +12,7 @@ use crate::{
     FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse, LogKeyRotated, LogKeyRotation,
     ObserveRequest, ObserveResponse, OperatorList, PactChecked, PactList, PactPublished, PactResponse, ReadRequest,
     ReadResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList, ReviewShown,
-    SessionClosed, SessionOpened, SessionRequest, Verdict,
+    SessionClosed, SessionOpened, SessionRequest, Verdict, WordsAdded, WordsRequest,
 };
 
 /// Largest body of an action, and of everything else that agents send.
@@ -45,7 +45,7 @@ const fn other(about: &'static str, content: Content) -> Answer {
 /// A row with what follows from its first line: an agent is always named in an open gate, an operator where something changes.
 const fn row(operation: Operation, method: Method, path: &'static str, tag: &'static str, callers: Callers) -> Route {
     let names = match (callers, method) {
-        (Callers::Agent, _) => Some(Named::Agent),
+        (Callers::Agent, _) | (Callers::AgentOr(_), Method::Post) => Some(Named::Agent),
         (Callers::Operator(_) | Callers::Feed, Method::Put | Method::Post | Method::Delete) => Some(Named::Operator),
         _ => None,
     };
@@ -109,11 +109,18 @@ routes! {
         answers: &[ok::<Verdict>("The verdict, durable")],
         errors: &[LOG, &[ActionNotFound]],
     }
-    /// Open a session: what is read in it counts for what is done in it.
-    OpenSession: Post "/v1/sessions", actions, Agent => {
+    /// Open a session: what is read in it counts for what is done in it. An agent opens its own; a front end opens one for an agent, with
+    /// the user's own words and a task.
+    OpenSession: Post "/v1/sessions", actions, AgentOr(&[Role::FrontEnd]) => {
         body: json::<SessionRequest>(ACTION_BYTES_MAX),
         answers: &[ok::<SessionOpened>("The session, durable")],
         errors: &[ENTERED],
+    }
+    /// Add what the user said to a session: a value that is in it is clean, wherever else it was read.
+    Say: Post "/v1/sessions/{session}/words", actions, Operator(&[Role::FrontEnd]) => {
+        body: json::<WordsRequest>(ACTION_BYTES_MAX),
+        answers: &[ok::<WordsAdded>("They count, durable")],
+        errors: &[ENTERED, &[SessionNotFound]],
     }
     /// Close a session: what was read in it counts no longer.
     CloseSession: Post "/v1/sessions/{session}/close", actions, Agent => {

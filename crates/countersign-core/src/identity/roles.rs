@@ -20,13 +20,18 @@ pub enum Role {
     Reviewer,
     /// Reads payloads.
     Auditor,
+    /// Opens sessions for agents, and attaches the user's own words and the task to them. A program between users and agents has it.
+    FrontEnd,
     /// Registers agents and operators, approves tools and their guards, halts, erases, confirms the clock.
     Admin,
 }
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 5] = [Self::Publisher, Self::Feeder, Self::Reviewer, Self::Auditor, Self::Admin];
+    pub const ALL: [Self; 6] =
+        [Self::Publisher, Self::Feeder, Self::Reviewer, Self::Auditor, Self::FrontEnd, Self::Admin];
+    /// Those that the first operator of a gate has.
+    const FIRST: [Self; 5] = [Self::Publisher, Self::Feeder, Self::Reviewer, Self::Auditor, Self::Admin];
 
     /// As it stands in an operator's `roles`.
     pub fn as_str(self) -> &'static str {
@@ -35,6 +40,7 @@ impl Role {
             Self::Feeder => "feeder",
             Self::Reviewer => "reviewer",
             Self::Auditor => "auditor",
+            Self::FrontEnd => "front_end",
             Self::Admin => "admin",
         }
     }
@@ -87,9 +93,9 @@ pub fn role_to_feed(fact: &FactId) -> Role {
     }
 }
 
-/// The first operator of a gate, with every role: someone must be able to name the others.
+/// The first operator of a gate, with every role of people: someone must be able to name the others.
 pub fn first_operator(key: &KeyName) -> (FactId, Attributes) {
-    let roles = Role::ALL.iter().map(|role| Value::String(role.as_str().into()));
+    let roles = Role::FIRST.iter().map(|role| Value::String(role.as_str().into()));
     let fields = vec![
         (SmolStr::new_static("key"), Value::String(key.as_str().into())),
         (SmolStr::new_static("roles"), Value::Set(Arc::new(roles.collect()))),

@@ -10,7 +10,7 @@ use crate::decimal::MONEY_SCALE_MAX;
 use crate::ids::{FactType, check_identifier};
 use crate::labels::{LabelSet, UNTRUSTED, check_label};
 use crate::limits::{FACT_TYPES_MAX, LABELS_MAX};
-use crate::session::{READING, SESSION};
+use crate::session::{READING, SESSION, WORDS};
 use crate::value::{FieldType, ValueType};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -189,7 +189,7 @@ fn read_type<'a>(
         problems.error(span, message, "rename it; who operates the gate is no matter of pacts");
         return None;
     }
-    if [SESSION, READING].contains(&name) {
+    if [SESSION, READING, WORDS].contains(&name) {
         let message = format!("`{name}` is built in and must not be declared");
         problems.error(span, message, "rename it; only the gate writes sessions and readings");
         return None;

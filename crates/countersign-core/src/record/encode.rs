@@ -94,6 +94,7 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
         }
         Event::Session { writes } => {
             write_facts(out, form);
+            write_signed(out, entry, form);
             write_writes(out, writes, form);
         }
         Event::Reading { writes, .. } => match content_of(writes).filter(|_| form.is_stored()) {

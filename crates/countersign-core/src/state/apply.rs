@@ -19,6 +19,7 @@ use crate::pact::Pact;
 use crate::pact::catalogue::{AGENT, OPERATOR};
 use crate::record::{Entry, Event, Kind, Leaf, LeafVerdict};
 use crate::review::Ended;
+use crate::session::{SESSION, SessionId, is_clean};
 use crate::value::{Attributes, Value};
 use std::sync::Arc;
 
@@ -113,10 +114,18 @@ impl State {
         }
         if let Event::Session { writes } = &entry.event
             && let Some(Write { fact, value, .. }) = writes.first()
+            && fact.ty().as_str() == SESSION
             && let Ok(session) = fact.id().parse()
         {
             match value.as_ref().and_then(agent_of) {
-                Some(agent) => self.labels.open(&agent, session, entry.time_ms),
+                Some(agent) if !value.as_ref().is_some_and(is_clean) => {
+                    self.labels.open(&agent, session, entry.time_ms);
+                }
+                // One that is gone on in has what it has.
+                Some(agent) if session == SessionId(entry.index) => {
+                    self.labels.open_clean(&agent, session, entry.time_ms);
+                }
+                Some(_) => {}
                 // It takes its labels along; those of its agent stay.
                 None => self.labels.close(session),
             }

@@ -111,12 +111,15 @@ fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
         Event::Genesis { .. }
         | Event::Clock { confirmed: false, .. }
         | Event::Dispatch(_)
-        | Event::Session { .. }
         | Event::Reading { .. }
         | Event::Expiry { .. } => {
             return effects::by_the_gate(entry);
         }
         Event::Feed { held: Some(_), .. } => return effects::by_the_gate(entry),
+        // What only a front end may attach is not in those that the gate opens for agents.
+        Event::Session { .. } if effects::by_the_gate(entry).is_ok() => return Ok(()),
+        Event::Session { .. } if !state.is_identified() => return effects::by_the_gate(entry),
+        Event::Session { .. } => Role::FrontEnd,
         Event::Denials(denied) => {
             check_denials(denied, *time_ms)?;
             return effects::by_the_gate(entry);

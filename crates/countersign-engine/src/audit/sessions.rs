@@ -16,6 +16,10 @@ use countersign_core::value::Value;
 pub(super) fn session_again(entry: &Entry, writes: &[Write], state: &State) -> Result<Event, Fault> {
     let first = writes.first().ok_or_else(|| "it writes nothing".to_owned())?;
     let id: SessionId = first.fact.id().parse().map_err(|error| format!("{error}"))?;
+    let is_of_front_end = entry.by != AgentId::gate();
+    if is_of_front_end && id.0 != entry.index {
+        return said_again(id, first, state);
+    }
     let Some(value) = &first.value else {
         let session = Session::find(id, state).map_err(|refused| refused.to_string());
         let session = session.map_err(Fault::on(RestsOn::Session(id.0)))?;
@@ -42,7 +46,24 @@ pub(super) fn session_again(entry: &Entry, writes: &[Write], state: &State) -> R
         Some(Value::String(agent)) => AgentId::new(agent.clone()).map_err(|error| error.to_string())?,
         _ => return Err("it opens a session of no agent".to_owned().into()),
     };
-    Ok(Event::Session { writes: session::open(&agent, entry.index, state) })
+    if !is_of_front_end {
+        return Ok(Event::Session { writes: session::open(&agent, entry.index, state) });
+    }
+    // What is attached is an input.
+    let attached = session::attached_in(writes);
+    attached.check()?;
+    let writes = session::open_for(&agent, &attached, entry.index, state).map_err(|refused| refused.to_string())?;
+    Ok(Event::Session { writes })
+}
+
+/// Words that a front end added to a session: what they say is an input, and none of those before is gone.
+fn said_again(id: SessionId, write: &Write, state: &State) -> Result<Event, Fault> {
+    let session = Session::find(id, state).map_err(|refused| refused.to_string());
+    let session = session.map_err(Fault::on(RestsOn::Session(id.0)))?;
+    let words = session::attached_in(std::slice::from_ref(write)).words;
+    let writes = session::say(&session, &words, state).map_err(|refused| refused.to_string());
+    let writes = writes.map_err(Fault::on(RestsOn::Session(id.0)))?;
+    Ok(Event::Session { writes })
 }
 
 /// A reading: its answer is an input, and of one that is told with an outcome whether that could be told.

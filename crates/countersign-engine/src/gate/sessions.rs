@@ -14,7 +14,7 @@ use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest};
 use countersign_core::labels::LabelSet;
 use countersign_core::record::{Entry, Event, Kind};
-use countersign_core::session::{Held, Place, Reading, Session, SessionId, SessionName};
+use countersign_core::session::{Attached, Held, Place, Reading, Session, SessionId, SessionName};
 use countersign_core::state::written;
 use smol_str::SmolStr;
 use std::collections::HashMap;
@@ -88,6 +88,34 @@ impl Gate {
             }
             _ => Err(Refusal::unanswered()),
         }
+    }
+
+    /// Opens a session for an agent, as a front end, with what the user said and what the session is for.
+    ///
+    /// # Errors
+    /// If the front end may not, what is attached does not fit, or the gate takes nothing.
+    pub fn open_session_for(
+        &self,
+        (by, auth): (AgentId, Auth),
+        agent: AgentId,
+        attached: Attached,
+    ) -> Result<SessionName, Refusal> {
+        match self.call(Request::OpenSessionFor { by, auth, agent: agent.clone(), attached })? {
+            Answer::Entered(entered) => {
+                let session = SessionId(entered.entry.index);
+                self.shared.session_uses.opened(&agent, session, entered.entry.time_ms);
+                Ok(session.first_name())
+            }
+            _ => Err(Refusal::unanswered()),
+        }
+    }
+
+    /// Adds what the user said to a session, as a front end.
+    ///
+    /// # Errors
+    /// If the front end may not, there is no such session, or it has no room for more.
+    pub fn say_in(&self, (by, auth): (AgentId, Auth), session: SessionName, words: Vec<SmolStr>) -> Result<(), Refusal> {
+        self.call(Request::Say { by, auth, session, words }).map(drop)
     }
 
     /// Enters that a session is opened, or gone on in, unless its agent did that too often of late and used none of them.

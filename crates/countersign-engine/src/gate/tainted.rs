@@ -20,7 +20,7 @@ use countersign_core::limits::{LABEL_KEPT_MS, LABEL_RENEWED_MS};
 use countersign_core::node::Node;
 use countersign_core::pact::ActionType;
 use countersign_core::screen::Screen;
-use countersign_core::session::{Place, Reading, Session, SessionId};
+use countersign_core::session::{Place, Reading, Session, SessionId, words_in};
 use countersign_core::tainted::{Index, Search, Tainted, Trusted};
 use parking_lot::{Mutex, RwLock};
 use smol_str::SmolStr;
@@ -307,7 +307,10 @@ impl Gate {
             let of = |member| (member == &action.agent, self.shared.shown_values.of(member, labels, now_ms));
             let members: Vec<(bool, Arc<Kept>)> = action.members().map(of).collect();
             let session = action.session.and_then(|name| Session::of(name.id, &action.agent, &view).ok());
-            let words = session.map(|session| (session.id, session.fact.version(), session.words()));
+            let words = session.and_then(|session| {
+                let fact = view.fact(&session.id.words()?)?;
+                Some((session.id, fact.version(), words_in(fact)))
+            });
             (members, words, in_force(action, &view, now_ms))
         };
         for (is_own, kept) in members {

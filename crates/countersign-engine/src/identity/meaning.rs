@@ -7,9 +7,11 @@ mod body;
 
 pub(crate) use body::claimed_for_ms;
 
+use countersign_core::decision::Write;
 use countersign_core::identity::Signed;
 use countersign_core::ids::FactId;
 use countersign_core::record::{Entry, Event};
+use countersign_core::session::SESSION;
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use countersign_signature::BATCH_PATH;
@@ -54,11 +56,11 @@ fn asks_for(signed: &Signed, event: &Event) -> bool {
         Event::Clock { .. } => posts("/v1/clock/confirm"),
         Event::Erasure { .. } => posts("/v1/ledger/erasures"),
         Event::Rotation { .. } => posts("/v1/keys/log/rotate"),
+        Event::Session { writes } => asks_for_session(signed, writes),
         // The gate's own: no one asks for them.
         Event::Genesis { .. }
         | Event::Feed { held: Some(_), .. }
         | Event::Dispatch(_)
-        | Event::Session { .. }
         | Event::Reading { .. }
         | Event::Labels { .. }
         | Event::Expiry { .. }
@@ -66,6 +68,16 @@ fn asks_for(signed: &Signed, event: &Event) -> bool {
         // There is nothing left of what was signed.
         Event::Erased(_) => true,
     }
+}
+
+/// Whether a front end asked for a session to be opened, or for words to be added to it.
+fn asks_for_session(signed: &Signed, writes: &[Write]) -> bool {
+    let Some(first) = writes.first() else { return false };
+    let path = match first.fact.ty().as_str() {
+        SESSION => "/v1/sessions".to_owned(),
+        _ => format!("/v1/sessions/{}/words", first.fact.id()),
+    };
+    signed.method == "POST" && signed.path == path
 }
 
 /// Whether a batch was to commit all or nothing. The query is covered by its signature, and the gate reads it in the same way.

@@ -10,11 +10,13 @@ use countersign_core::decide::target;
 use countersign_core::decision::Decision;
 use countersign_core::effect::EffectRefusal;
 use countersign_core::fence::{check_holder, check_reader};
-use countersign_core::identity::Auth;
+use countersign_core::decide::Snapshot as _;
+use countersign_core::identity::{Auth, NoAuthority, Role, WhyNot};
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::labels::{LabelSet, content_of_place};
 use countersign_core::record::{Dispatch, Event};
-use countersign_core::session::{self, Reading, Reread, Session, SessionId, SessionName, SessionRefusal};
+use countersign_core::session::{self, Attached, Reading, Reread, Session, SessionId, SessionName, SessionRefusal};
+use smol_str::SmolStr;
 
 impl Sequencer {
     /// Opens a session of an agent.
@@ -30,6 +32,50 @@ impl Sequencer {
         }
         let writes = session::open(agent, self.state.next_entry, &*self.state);
         self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Session { writes }, Some(reply));
+    }
+
+    /// Opens a session for an agent, as a front end. In an open gate no one is known, and an agent could say that it is one.
+    pub(super) fn open_session_for(
+        &mut self,
+        batch: &mut Batch,
+        (by, auth): (AgentId, Auth),
+        (agent, attached): (&AgentId, &Attached),
+        reply: Reply,
+        now_ms: u64,
+    ) {
+        if let Err(refusal) = self.check_front_end(&by) {
+            return batch.refuse(reply, refusal);
+        }
+        match session::open_for(agent, attached, self.state.next_entry, &*self.state) {
+            Ok(writes) => self.enter(batch, now_ms, by, auth, Event::Session { writes }, Some(reply)),
+            Err(refusal) => batch.refuse(reply, refusal),
+        }
+    }
+
+    /// Adds what the user said to a session.
+    pub(super) fn say(
+        &mut self,
+        batch: &mut Batch,
+        (by, auth): (AgentId, Auth),
+        (name, words): (SessionName, &[SmolStr]),
+        reply: Reply,
+        now_ms: u64,
+    ) {
+        if let Err(refusal) = self.check_front_end(&by) {
+            return batch.refuse(reply, refusal);
+        }
+        let session = Session::find(name.id, &*self.state);
+        match session.and_then(|session| session::say(&session, words, &*self.state)) {
+            Ok(writes) => self.enter(batch, now_ms, by, auth, Event::Session { writes }, Some(reply)),
+            Err(refusal) => batch.refuse(reply, refusal),
+        }
+    }
+
+    fn check_front_end(&self, by: &AgentId) -> Result<(), NoAuthority> {
+        match self.state.is_identified() {
+            true => Ok(()),
+            false => Err(NoAuthority { by: by.clone(), role: Role::FrontEnd, why: WhyNot::Unsigned }),
+        }
     }
 
     /// Goes on in a session that was cut off. From its place on, nothing is read or asked for under the names before.

@@ -319,13 +319,25 @@ fn write_labels(out: &mut Canonical, labels: &Labels) {
     out.open('{');
     out.key("agents");
     out.open('[');
-    for (agent, OfAgent { anywhere, sessions }) in labels.agents() {
+    for (agent, OfAgent { anywhere, sessions, clean }) in labels.agents() {
         out.element();
         out.open('{');
         out.key("agent");
         out.string(agent.as_str());
         out.key("anywhere");
         write_last_shown(out, anywhere);
+        out.key("clean");
+        out.open('[');
+        for (session, at_ms) in clean {
+            out.element();
+            out.open('[');
+            out.element();
+            out.u64(session.0);
+            out.element();
+            out.u64(*at_ms);
+            out.close(']');
+        }
+        out.close(']');
         out.key("sessions");
         out.open('[');
         for (session, shown) in sessions {
@@ -365,15 +377,17 @@ struct StoredLabels {
 struct StoredShown {
     agent: String,
     anywhere: LastShown,
+    clean: Vec<(u64, u64)>,
     sessions: Vec<(u64, LastShown)>,
 }
 
 fn read_labels(line: &[u8]) -> Result<(LabelSet, BTreeMap<AgentId, OfAgent>), String> {
     let StoredLabels { agents, names } = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let agent = |StoredShown { agent, anywhere, sessions }| {
+    let agent = |StoredShown { agent, anywhere, clean, sessions }| {
         let agent = AgentId::new(agent).map_err(|error| error.to_string())?;
         let sessions = sessions.into_iter().map(|(session, shown)| (SessionId(session), shown)).collect();
-        Ok((agent, OfAgent { anywhere, sessions }))
+        let clean = clean.into_iter().map(|(session, at_ms)| (SessionId(session), at_ms)).collect();
+        Ok((agent, OfAgent { anywhere, sessions, clean }))
     };
     Ok((names, agents.into_iter().map(agent).collect::<Result<_, String>>()?))
 }

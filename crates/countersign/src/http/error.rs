@@ -183,6 +183,9 @@ impl From<Refusal> for HttpError {
             Refusal::Session(
                 SessionRefusal::NotOpen(_) | SessionRefusal::OfAnother(..) | SessionRefusal::TakenOver(_),
             ) => (Code::SessionNotFound, "open a session with POST /v1/sessions, and read in that one"),
+            Refusal::Session(SessionRefusal::Attached) => {
+                (Code::InvalidField, "attach less: what matters are the words that name someone or something")
+            }
             Refusal::Session(_) => (Code::ReadingRefused, "read with shorter arguments"),
             Refusal::Fenced { .. } => (Code::FeedFenced, "see GET /v1/effects for what is in flight"),
             Refusal::ClockSteady => (Code::ClockSteady, "nothing to do; see /readyz"),

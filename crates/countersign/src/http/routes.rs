@@ -30,6 +30,7 @@ fn handler(route: &Route) -> MethodRouter<Arc<App>> {
         Operation::Check => on(method, actions::check),
         Operation::GetAction => on(method, actions::show),
         Operation::OpenSession => on(method, sessions::open),
+        Operation::Say => on(method, sessions::say),
         Operation::CloseSession => on(method, sessions::close),
         Operation::Read => on(method, sessions::read),
         Operation::ListFacts => on(method, facts::list),
@@ -82,6 +83,7 @@ pub fn role(role: routes::Role) -> Role {
         routes::Role::Feeder => Role::Feeder,
         routes::Role::Reviewer => Role::Reviewer,
         routes::Role::Auditor => Role::Auditor,
+        routes::Role::FrontEnd => Role::FrontEnd,
         routes::Role::Admin => Role::Admin,
     }
 }

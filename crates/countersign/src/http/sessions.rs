@@ -7,10 +7,11 @@ use super::{App, body, json};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use countersign_api::{EndedCall, ErrorCode, Outdated, ReadResponse, SessionClosed, SessionOpened};
+use countersign_api::{EndedCall, ErrorCode, Outdated, ReadResponse, SessionClosed, SessionOpened, WordsAdded};
 use countersign_core::canonical::Canonical;
-use countersign_core::ids::check_id;
-use countersign_core::session::{NotASession, Place, SessionName, as_sent};
+use countersign_core::identity::HolderKind;
+use countersign_core::ids::{AgentId, check_id};
+use countersign_core::session::{Attached, NotASession, Place, SessionName, as_sent};
 use countersign_engine::gate::{self, Gate, NotReadIn};
 use serde_json::{Map, Value};
 use smol_str::SmolStr;
@@ -27,6 +28,9 @@ pub async fn open(State(app): State<Arc<App>>, caller: Caller, request: Request)
         Some(Value::String(name)) => Some(parsed(&name)?),
         Some(_) => return Err(HttpError::field("field `follows` must be the name of a session")),
     };
+    if caller.kind == Some(HolderKind::Operator) {
+        return open_for(&app, caller, follows.is_none(), fields).await;
+    }
     fields.done()?;
     let follows = follows.map(|name: SessionName| name.id);
     let open = move |gate: &Gate| match follows.filter(|follows| gate.is_session_of(*follows, &caller.name)) {
@@ -45,6 +49,53 @@ pub async fn open(State(app): State<Arc<App>>, caller: Caller, request: Request)
         open: open.iter().map(ToString::to_string).collect(),
         ended: ended.into_iter().map(ended_call).collect(),
     })
+}
+
+/// Opens a session for an agent. Only the front end says what is attached to it.
+async fn open_for(app: &App, caller: Caller, is_new: bool, mut fields: body::Fields) -> Result<Response, HttpError> {
+    if !is_new {
+        return Err(HttpError::field("field `follows` is for agents, who go on in sessions of their own"));
+    }
+    let agent = AgentId::new(fields.string("agent")?).map_err(|error| HttpError::field(error.to_string()))?;
+    let words = match fields.take("words") {
+        Some(words) => texts("words", words)?,
+        None => Vec::new(),
+    };
+    let task = fields.take("task").map(|task| texts("task", task)).transpose()?;
+    let is_clean = match fields.take("clean") {
+        None => false,
+        Some(Value::Bool(clean)) => clean,
+        Some(_) => return Err(HttpError::field("field `clean` must be true or false")),
+    };
+    fields.done()?;
+    let attached = Attached { words, task, is_clean };
+    attached.check().map_err(HttpError::field)?;
+    let by = (caller.name, caller.auth);
+    let session = app.blocking(move |gate| gate.open_session_for(by, agent, attached)).await?;
+    json(&SessionOpened { session: session.to_string(), unsure: Vec::new(), open: Vec::new(), ended: Vec::new() })
+}
+
+/// `POST /v1/sessions/{session}/words`
+pub async fn say(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: SessionPath,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let session = named(path)?;
+    let text = body::text(request).await?;
+    let mut fields = body::Fields::parse(&text)?;
+    let words = texts("words", fields.required("words")?)?;
+    fields.done()?;
+    let by = (caller.name, caller.auth);
+    app.blocking(move |gate| gate.say_in(by, session, words)).await?;
+    json(&WordsAdded { session: session.to_string() })
+}
+
+fn texts(field: &str, value: Value) -> Result<Vec<SmolStr>, HttpError> {
+    let not_texts = || HttpError::field(format!("field `{field}` must be an array of strings"));
+    let Value::Array(items) = value else { return Err(not_texts()) };
+    items.iter().map(|item| item.as_str().map(SmolStr::from).ok_or_else(not_texts)).collect()
 }
 
 /// `POST /v1/sessions/{session}/close`

@@ -5,14 +5,17 @@
 //! body.
 
 use countersign_core::call::{Evidence, Found, FoundCode, Outcome};
+use countersign_core::decision::Write;
 use countersign_core::identity::Signed;
 use countersign_core::ids::FactId;
 use countersign_core::json::parse_object_exact;
 use countersign_core::limits::APPROVAL_EXPIRES_MS;
 use countersign_core::record::{Approved, Event, Settle};
+use countersign_core::session::{SESSION, WORDS, attached_in, words_in};
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use serde_json::{Map, Value};
+use smol_str::SmolStr;
 use std::collections::BTreeSet;
 
 /// Checks that an entry says what the body of its signed request asked for.
@@ -44,6 +47,7 @@ pub(super) fn check(signed: &Signed, event: &Event, state: &State) -> Result<(),
         }),
         Event::Extension { .. } => with(signed, |asked| asked.span("for_ms").map(drop)),
         Event::Withdrawal { .. } => with(signed, |_| Ok(())),
+        Event::Session { writes } => with(signed, |asked| check_attached(asked, writes, state)),
         Event::Settle(settle) => with(signed, |asked| check_resolved(asked, settle)),
         Event::Erasure { entries, reason, .. } => with(signed, |asked| check_erasure(asked, entries, reason, state)),
         // The clock is confirmed without a body, and the rest is not asked for by anyone.
@@ -55,7 +59,6 @@ pub(super) fn check(signed: &Signed, event: &Event, state: &State) -> Result<(),
         | Event::Genesis { .. }
         | Event::Feed { held: Some(_), .. }
         | Event::Dispatch(_)
-        | Event::Session { .. }
         | Event::Reading { .. }
         | Event::Labels { .. }
         | Event::Expiry { .. }
@@ -173,6 +176,37 @@ fn check_erasure(asked: &mut Asked, erased: &[u64], reason: &str, state: &State)
     let is_asked = erased.iter().all(|entry| named.contains(entry));
     let is_all = named.iter().all(|entry| erased.binary_search(entry).is_ok() || state.erased.contains(*entry));
     if is_asked && is_all { Ok(()) } else { Err(otherwise("other entries")) }
+}
+
+/// What a front end attaches to a session is what it signed.
+fn check_attached(asked: &mut Asked, writes: &[Write], state: &State) -> Result<(), String> {
+    let texts = |asked: &mut Asked, field: &str| match asked.take(field) {
+        None => Some(None),
+        Some(Value::Array(texts)) => texts.iter().map(|text| Some(SmolStr::from(text.as_str()?))).collect::<Option<BTreeSet<_>>>().map(Some),
+        Some(_) => None,
+    };
+    let attached = attached_in(writes);
+    let words = texts(asked, "words").ok_or_else(|| otherwise("no words"))?.unwrap_or_default();
+    let before = writes.iter().filter(|write| write.fact.ty().as_str() == WORDS);
+    let before = before.filter_map(|write| state.facts.get(&write.fact)).flat_map(|fact| words_in(fact));
+    let all: BTreeSet<SmolStr> = before.chain(words).collect();
+    if all != attached.words.iter().cloned().collect() {
+        return Err(otherwise("other words"));
+    }
+    let Some(first) = writes.first().filter(|write| write.fact.ty().as_str() == SESSION) else { return Ok(()) };
+    let agent = first.value.as_ref().and_then(|value| value.get("agent")).map(|agent| agent.to_json());
+    if asked.take("agent") != agent {
+        return Err(otherwise("another agent"));
+    }
+    let task = texts(asked, "task").ok_or_else(|| otherwise("no task"))?;
+    if task != attached.task.map(|task| task.into_iter().collect()) {
+        return Err(otherwise("another task"));
+    }
+    match asked.take("clean") {
+        None | Some(Value::Bool(false)) if !attached.is_clean => Ok(()),
+        Some(Value::Bool(true)) if attached.is_clean => Ok(()),
+        _ => Err(otherwise("a session that begins otherwise")),
+    }
 }
 
 fn facts_in(named: &[Value]) -> Option<Vec<FactId>> {

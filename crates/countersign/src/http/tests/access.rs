@@ -5,7 +5,7 @@ use super::*;
 use std::collections::BTreeSet;
 
 /// The callers, with the byte of their key; no one has none.
-const CALLERS: [(&str, Option<u8>); 9] = [
+const CALLERS: [(&str, Option<u8>); 10] = [
     ("nobody", None),
     ("agent", Some(AGENT)),
     ("publisher", Some(31)),
@@ -13,13 +13,14 @@ const CALLERS: [(&str, Option<u8>); 9] = [
     ("reviewer", Some(33)),
     ("auditor", Some(34)),
     ("admin", Some(35)),
+    ("front_end", Some(37)),
     ("revoked", Some(36)),
     ("unknown", Some(66)),
 ];
 
-const ROLES: [&str; 5] = ["publisher", "feeder", "reviewer", "auditor", "admin"];
-const EVERYBODY: &str = "nobody agent publisher feeder reviewer auditor admin revoked unknown";
-const KNOWN: &str = "agent publisher feeder reviewer auditor admin";
+const ROLES: [&str; 6] = ["publisher", "feeder", "reviewer", "auditor", "admin", "front_end"];
+const EVERYBODY: &str = "nobody agent publisher feeder reviewer auditor admin front_end revoked unknown";
+const KNOWN: &str = "agent publisher feeder reviewer auditor admin front_end";
 
 /// Method, path as the document has it, path as it is called, and who is let through.
 const EXPECTED: &[(&str, &str, &str, &str)] = &[
@@ -48,7 +49,8 @@ const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/claims", "/v1/claims", "agent"),
     ("POST", "/v1/claims/{claim}/extend", "/v1/claims/clm_1/extend", "agent"),
     ("POST", "/v1/claims/{claim}/withdraw", "/v1/claims/clm_1/withdraw", "agent"),
-    ("POST", "/v1/sessions", "/v1/sessions", "agent"),
+    ("POST", "/v1/sessions", "/v1/sessions", "agent front_end"),
+    ("POST", "/v1/sessions/{session}/words", "/v1/sessions/ses_1/words", "front_end"),
     ("POST", "/v1/sessions/{session}/close", "/v1/sessions/ses_1/close", "agent"),
     ("POST", "/v1/sessions/{session}/readings", "/v1/sessions/ses_1/readings", "agent"),
     ("GET", "/v1/effects", "/v1/effects", "agent reviewer auditor admin"),

@@ -373,7 +373,7 @@ impl GateClient {
     }
 
     fn open_session(&self, follows: Option<String>) -> Result<SessionOpened> {
-        let call = Call::post("/v1/sessions").agent(&self.agent).json(&SessionRequest { follows })?;
+        let call = Call::post("/v1/sessions").agent(&self.agent).json(&SessionRequest { follows, ..SessionRequest::default() })?;
         self.client.call(call)
     }
 
