@@ -11,7 +11,7 @@ use countersign_core::decision::Write;
 use countersign_core::identity::Signed;
 use countersign_core::ids::FactId;
 use countersign_core::record::{Entry, Event};
-use countersign_core::session::SESSION;
+use countersign_core::session::{SESSION, SessionName};
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use countersign_signature::BATCH_PATH;
@@ -73,11 +73,13 @@ fn asks_for(signed: &Signed, event: &Event) -> bool {
 /// Whether a front end asked for a session to be opened, or for words to be added to it.
 fn asks_for_session(signed: &Signed, writes: &[Write]) -> bool {
     let Some(first) = writes.first() else { return false };
-    let path = match first.fact.ty().as_str() {
-        SESSION => "/v1/sessions".to_owned(),
-        _ => format!("/v1/sessions/{}/words", first.fact.id()),
-    };
-    signed.method == "POST" && signed.path == path
+    if signed.method != "POST" || first.fact.ty().as_str() == SESSION {
+        return signed.method == "POST" && signed.path == "/v1/sessions";
+    }
+    // It is named as it was when they were added: whoever goes on in it gives it another name.
+    let named = signed.path.strip_prefix("/v1/sessions/").and_then(|rest| rest.strip_suffix("/words"));
+    let named = named.and_then(|name| name.parse::<SessionName>().ok());
+    named.is_some_and(|name| name.id.to_string() == first.fact.id())
 }
 
 /// Whether a batch was to commit all or nothing. The query is covered by its signature, and the gate reads it in the same way.

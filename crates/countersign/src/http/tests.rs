@@ -24,6 +24,7 @@ mod signed;
 mod stops;
 mod verdicts;
 mod withheld;
+mod words;
 
 use client::Reply;
 use serde_json::{Value, json};

@@ -26,7 +26,7 @@ pub struct Server {
     stop: Option<oneshot::Sender<()>>,
     serving: Option<tokio::task::JoinHandle<()>>,
     runtime: tokio::runtime::Runtime,
-    _dirs: [tempfile::TempDir; 2],
+    pub dirs: [tempfile::TempDir; 2],
 }
 
 impl Server {
@@ -62,7 +62,7 @@ impl Server {
             let shutdown = async move { drop(stopped.await) };
             serve_router(router, listener, shutdown).await.unwrap();
         });
-        Self { addr, gate, disk, clock, stop: Some(stop), serving: Some(serving), runtime, _dirs: [dir, keys_dir] }
+        Self { addr, gate, disk, clock, stop: Some(stop), serving: Some(serving), runtime, dirs: [dir, keys_dir] }
     }
 
     pub fn send(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Reply {
