@@ -30,6 +30,10 @@ fn each_kind_of_request_takes_its_role_and_no_role_implies_another() {
             (Role::Admin, feed(&name, auth(), "McpServer::\"shop\"", Some(json!({"uses": true})))),
             (Role::Admin, feed(&name, auth(), "McpShadow::\"shop\"", Some(json!({})))),
             (Role::Publisher, Request::Publish { by: id(&name), auth: auth(), pact: Arc::clone(&pact) }),
+            (
+                Role::FrontEnd,
+                Request::Say { by: id(&name), auth: auth(), session: "ses_1".parse().unwrap(), words: vec!["x".into()] },
+            ),
             (Role::Admin, Request::ConfirmClock { by: id(&name), auth: auth() }),
             (Role::Admin, Request::Erase { by: id(&name), auth: auth(), targets: Vec::new(), reason: "x".into() }),
         ];
