@@ -9,12 +9,12 @@ use crate::request::{Request, Settlement};
 use countersign_core::action::Action;
 use countersign_core::call::EffectId;
 use countersign_core::decide::{Snapshot as _, in_force};
-use countersign_core::decision::Decision;
+use countersign_core::decision::{Decision, Verdict};
 use countersign_core::fact::Fact;
 use countersign_core::ids::AgentId;
 use countersign_core::json::{JsonRef, Members};
 use countersign_core::labels::{
-    LabelSet, Labels, OfAgent, content_of_attribute, content_of_fact, content_of_place, shown_by_settlement,
+    LabelSet, Labels, OfAgent, content_of_attribute, content_of_fact, content_of_place, shown_by_settlement, told,
 };
 use countersign_core::limits::{LABEL_KEPT_MS, LABEL_RENEWED_MS};
 use countersign_core::node::Node;
@@ -200,13 +200,25 @@ impl Gate {
     /// Notes the facts that a decision read and of which its agent is told: reasons quote them.
     pub fn note_told(&self, action: &Action, decision: &Decision) {
         if decision.blocked().is_none() && decision.shadowed.is_none() {
-            return;
+            return self.note_relayed(action, decision);
         }
         for read in &decision.reads {
             let fact = self.view().fact(&read.fact).cloned();
             if let Some(fact) = fact {
                 self.note_fact(&action.agent, &fact, |_| true);
             }
+        }
+    }
+
+    /// Notes that a gateway will pass on what a tool answers that is not guarded: the gate does not see it, so it is not known.
+    fn note_relayed(&self, action: &Action, decision: &Decision) {
+        // What the gate's own worker calls is noted when it has answered.
+        if !matches!(decision.verdict, Verdict::Committed) {
+            return;
+        }
+        let labels = told(action, decision, &self.view());
+        if !labels.is_empty() {
+            self.note_unknown(&action.agent, &labels);
         }
     }
 

@@ -94,3 +94,16 @@ fn an_endorsement_takes_a_label_off_an_attribute_and_is_an_entry() {
     assert_eq!(world.pay("ben", None), "committed");
     world.audit();
 }
+
+#[test]
+fn what_a_refusal_quotes_is_found_and_what_a_gateway_passes_on_counts_as_carried() {
+    let world = World::new();
+    world.shown("ann", None, Way::IsRefused);
+    assert_eq!(send(&world, "ann", IBAN), "precondition_failed");
+    assert_eq!(send(&world, "ann", "to someone else"), "committed");
+    // The gate does not see what the tool answers.
+    world.shown("ann", None, Way::UsesATool);
+    assert_eq!(send(&world, "ann", "to someone else"), "precondition_failed");
+    assert_eq!(send(&world, "ben", "to someone else"), "committed");
+    world.audit();
+}

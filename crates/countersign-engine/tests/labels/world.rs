@@ -215,6 +215,8 @@ impl World {
     pub fn act(&self, agent: &str, session: Option<SessionId>, kind: &str, params: Json) -> String {
         let action = self.action(agent, session, kind, params);
         let Answer::Entered(entered) = self.gate.call(Request::Act(Box::new(action))).unwrap() else { panic!() };
+        // As whoever tells the agent does.
+        self.gate.note_entered(&entered.entry);
         let Event::Action(decided) = &entered.entry.event else { panic!() };
         match &decided.decision.verdict {
             Verdict::Rejected(reason) => reason.code().as_str().to_owned(),
