@@ -66,6 +66,10 @@ impl Gate {
 
     /// The same for what an agent is told of a decision that no entry holds.
     pub(super) fn show_checked(&self, action: &Action, decision: &Decision) -> Result<(), Refusal> {
+        // What would be done is not: nothing is told of it but that.
+        if decision.blocked().is_none() && decision.shadowed.is_none() {
+            return Ok(());
+        }
         let labels = told(action, decision, &self.view());
         if labels.is_empty() {
             return Ok(());
