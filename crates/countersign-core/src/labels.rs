@@ -236,9 +236,9 @@ impl Labels {
 
     /// A session begins clean: a front end says that nothing counts in it which its agent was shown before.
     pub(crate) fn open_clean(&mut self, agent: &AgentId, session: SessionId, at_ms: u64) {
-        // Later than what was noted in the same millisecond before.
         let of_agent = self.agents.entry(agent.clone()).or_default();
-        of_agent.clean.insert(session, at_ms.saturating_add(1));
+        // What was noted in the same millisecond counts, be it from before: it is not known to be.
+        of_agent.clean.insert(session, at_ms);
         self.owners.insert(session, agent.clone());
     }
 

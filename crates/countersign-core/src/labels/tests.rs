@@ -81,3 +81,21 @@ fn a_session_has_what_its_agent_had_when_it_was_opened_until_it_is_closed() {
     labels.close(SessionId(1));
     assert_eq!(labels.in_force(&ann, Some(SessionId(1)), 100 * HOUR_MS), set(&[]));
 }
+
+#[test]
+fn a_clean_session_has_what_is_shown_anywhere_from_then_on() {
+    let mut labels = Labels::default();
+    let ann = agent();
+    labels.note(&ann, Some(SessionId(1)), &["untrusted".into()], 0);
+    labels.open_clean(&ann, SessionId(2), 10);
+    assert_eq!(labels.in_force(&ann, Some(SessionId(2)), 20), set(&[]));
+    assert_eq!(labels.in_force(&ann, Some(SessionId(1)), 20), set(&["untrusted"]));
+    assert_eq!(labels.in_force(&ann, None, 20), set(&["untrusted"]));
+    // It was said a moment ago, and has to be said again.
+    assert!(labels.grows(&ann, Some(SessionId(1)), &set(&["untrusted"]), 20));
+    labels.note(&ann, Some(SessionId(1)), &["untrusted".into()], 20);
+    assert_eq!(labels.in_force(&ann, Some(SessionId(2)), 20), set(&["untrusted"]));
+    assert!(!labels.grows(&ann, Some(SessionId(1)), &set(&["untrusted"]), 21));
+    labels.close(SessionId(2));
+    assert_eq!(labels.in_force(&ann, Some(SessionId(2)), 21), set(&["untrusted"]));
+}
