@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from countersign import Client, Key, LogKey, ReceiptError, fact, verify_receipt
+from countersign import Client, Key, LogKey, ReceiptError, fact, verify_attested, verify_receipt
 from countersign.leaves import read_leaf
 from countersign.receipts import commitment, leaf_hash, node_hash, parse_receipt, root_of, verify_checkpoint
 from tests.gate import ACCOUNT, ORIGIN, ROOT, Gate
@@ -176,3 +177,22 @@ def test_keys_that_are_none_are_refused() -> None:
         with pytest.raises(ReceiptError):
             LogKey.parse(text)
     assert LogKey.parse(KEY + "\n").public != Key.generate().public_bytes()
+
+
+def test_what_was_shown_is_proved_to_others_and_nothing_else_is(gate: Gate, client: Client, account: str) -> None:
+    name = fact("Account", account)
+    shown = client.observe(name, attest=True)
+    assert client.observe(name).attested is None
+    attested = shown.attested
+    assert attested is not None
+    entry, payload = verify_attested(attested, gate.log_key)
+    assert (entry.leaf["kind"], entry.leaf["time"], entry.index) == ("observation", shown.observed_at, shown.position)
+    assert payload["attested"][0]["value"] == dict(shown[name])
+    for forged in (
+        replace(attested, payload=attested.payload.replace("active", "frozen")),
+        replace(attested, salt="00" * 16),
+        replace(attested, salt="zz"),
+        replace(attested, entry=attested.entry + 1),
+    ):
+        with pytest.raises(ReceiptError):
+            verify_attested(forged, gate.log_key)

@@ -15,6 +15,9 @@ pub struct ObserveRequest {
     /// Whether to show, of facts that a tool reads, also what the tool answered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub answers: bool,
+    /// Whether to enter what is shown in the ledger, so that it can be proved to others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attest: bool,
     /// A session of the agent, in which what tools answer is kept as a reading, where an operator approved the tool as one whose answers
     /// are compared and nothing of its facts is withheld.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,6 +41,25 @@ pub struct ObserveResponse {
     /// Where a session was named: readings of it that read differently by now, as far as is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outdated: Vec<Outdated>,
+    /// Where `attest` asked for it: the entry that says what was shown, and what proves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attested: Option<Attested>,
+}
+
+/// What proves to a third party, with the log's public key alone, what an entry says: the receipt proves its leaf, and the leaf commits to
+/// the salt and the payload. Who has these three can show them to anyone, also when the payload is erased in the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
+pub struct Attested {
+    /// The entry.
+    pub entry: u64,
+    /// Its receipt.
+    #[cfg_attr(feature = "document", schema(example = "rct1.AAAA"))]
+    pub receipt: String,
+    /// The salt of its payload, 16 bytes in hexadecimal.
+    pub salt: String,
+    /// Its payload, as it is stored.
+    pub payload: String,
 }
 
 /// One fact as it was observed.

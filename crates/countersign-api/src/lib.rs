@@ -46,8 +46,8 @@ pub use effects::{
 };
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, Problem, Severity};
 pub use facts::{
-    FactConfirm, FactConfirmed, FactList, FactPut, FactResponse, FactSummary, FactVersion, FactWritten, HeldFeed,
-    HistoryResponse, ObserveRequest, ObserveResponse, ObservedFact,
+    Attested, FactConfirm, FactConfirmed, FactList, FactPut, FactResponse, FactSummary, FactVersion, FactWritten,
+    HeldFeed, HistoryResponse, ObserveRequest, ObserveResponse, ObservedFact,
 };
 pub use ledger::{
     ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, Health,

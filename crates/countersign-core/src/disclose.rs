@@ -70,10 +70,20 @@ pub fn disclose_value(state: &dyn ReadState, agent: &AgentId, id: &FactId, of: O
 /// Whether an agent could see something of a fact, whatever its value is: asked before an external fact is read for it.
 pub fn could_disclose(state: &dyn ReadState, agent: &AgentId, id: &FactId) -> bool {
     let own = FactId::of_agent(agent);
+    let is_active_agent =
+        || Subject::new(&own, state.current(&own).and_then(|fact| fact.value.as_ref()), id, None).is_some();
+    if *id == own { is_active_agent() } else { could_show(state, agent, id).is_some() }
+}
+
+/// What an agent could see of a fact that lives elsewhere, whatever its value is; `None` where that is nothing.
+pub fn could_show(state: &dyn ReadState, agent: &AgentId, id: &FactId) -> Option<Disclosed> {
+    let own = FactId::of_agent(agent);
     let value = state.current(&own).and_then(|fact| fact.value.as_ref());
-    let Some(subject) = Subject::new(&own, value, id, None) else { return false };
-    let mut grants = state.pacts().values().filter_map(|pact| pact.observe.get(id.ty())).flatten();
-    *id == own || grants.any(|grant| subject.could_hold(&grant.who))
+    let subject = Subject::new(&own, value, id, None)?;
+    let grants = state.pacts().values().filter_map(|pact| pact.observe.get(id.ty())).flatten();
+    let could = grants.filter(|grant| subject.could_hold(&grant.who));
+    let shown: BTreeSet<SmolStr> = could.flat_map(|grant| grant.attributes.iter().cloned()).collect();
+    (!shown.is_empty()).then_some(Disclosed::Attributes(shown))
 }
 
 /// What an agent may see of a claim.

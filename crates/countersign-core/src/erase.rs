@@ -153,6 +153,7 @@ pub fn kept_for_ever(kind: Kind, identity: Option<LeafIdentity>) -> Option<&'sta
         // Only counted, and nothing rests on it.
         Kind::Denials => None,
         Kind::Group => None,
+        Kind::Observation => None,
         // Once the session is closed, nothing rests on them.
         Kind::Session | Kind::Reading => None,
         Kind::Batch => Some("it holds the signature of a batch of actions, and nothing that they say"),

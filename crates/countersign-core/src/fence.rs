@@ -271,8 +271,8 @@ impl Fences {
     }
 }
 
-/// Whether an agent may announce anything now: known, active, with the key that signed, and not halted.
-pub fn check_holder(state: &State, by: &AgentId, auth: &Auth, now_ms: u64) -> Result<(), ClaimRefusal> {
+/// Whether an agent may ask for anything now: known, active, and with the key that signed.
+pub fn check_standing(state: &State, by: &AgentId, auth: &Auth, now_ms: u64) -> Result<(), ClaimRefusal> {
     let refused = |why: String| Err(ClaimRefusal::Agent(why));
     if *auth == Auth::None && state.is_identified() {
         return refused(format!("the request is not signed, and this gate takes nothing unsigned from {by}"));
@@ -288,13 +288,20 @@ pub fn check_holder(state: &State, by: &AgentId, auth: &Auth, now_ms: u64) -> Re
     if auth.key().is_some_and(|key| !holds_key(fact, key, now_ms)) {
         return refused(format!("the key that signed is not a key of agent {by} any more"));
     }
-    let org = match value.get("org") {
+    Ok(())
+}
+
+/// Whether an agent may announce anything now: it may ask for something, and is not halted.
+pub fn check_holder(state: &State, by: &AgentId, auth: &Auth, now_ms: u64) -> Result<(), ClaimRefusal> {
+    check_standing(state, by, auth, now_ms)?;
+    let own = FactId::of_agent(by);
+    let org = match state.facts.get(&own).and_then(|fact| fact.value.as_ref()?.get("org")) {
         Some(Value::String(org)) => Some(Scope::Org(org.clone())),
         _ => None,
     };
     let scopes = [Scope::All, Scope::Agent(by.clone())].into_iter().chain(org);
     match scopes.filter_map(|scope| Some((state.halts.get(&scope)?.entry, scope))).next() {
-        Some((entry, scope)) => refused(format!("`{scope}` is halted since entry {entry}")),
+        Some((entry, scope)) => Err(ClaimRefusal::Agent(format!("`{scope}` is halted since entry {entry}"))),
         None => Ok(()),
     }
 }

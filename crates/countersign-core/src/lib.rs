@@ -39,6 +39,7 @@ pub mod ids;
 pub mod json;
 pub mod limits;
 pub mod node;
+pub mod observation;
 pub mod pact;
 pub mod reason;
 pub mod record;

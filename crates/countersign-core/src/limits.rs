@@ -31,6 +31,9 @@ pub const READS_MAX: usize = 32;
 /// Most observation tokens one action may carry.
 pub const OBSERVATIONS_MAX: usize = 16;
 
+/// Most bytes of values in one observation that is an entry: about as much as an agent can have written by sending it.
+pub const ATTESTED_BYTES_MAX: usize = 64 * 1024;
+
 /// How deep a chain of reads through attributes of facts already read may go.
 pub const READ_DEPTH_MAX: usize = 4;
 

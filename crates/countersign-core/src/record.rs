@@ -36,6 +36,7 @@ use crate::fence::ClaimId;
 use crate::halt::Scope;
 use crate::identity::Auth;
 use crate::ids::{ActionId, AgentId, FactId, Tag};
+use crate::observation::Observation;
 use crate::pact::Pact;
 use crate::reason::Reason;
 use crate::review::{ReviewId, Shown};
@@ -173,6 +174,8 @@ pub enum Event {
         /// The effect in whose turn it was read again, where that is why.
         effect: Option<EffectId>,
     },
+    /// An agent was shown facts, and asked that it be kept what they were.
+    Observation(Box<Observation>),
     /// Requests were refused at the door. Written at most once a second.
     Denials(Vec<Denied>),
     /// An agent sent several actions at once, under one signature, which this entry keeps. Their own entries refer to it.

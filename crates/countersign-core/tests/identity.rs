@@ -5,11 +5,12 @@ use countersign_core::call::{EffectId, Evidence, FoundCode, Measured, Outcome, S
 use countersign_core::canonical::Canonical;
 use countersign_core::decide::decide;
 use countersign_core::decision::{self, BudgetKey, Charge, Decision, PactRef};
-use countersign_core::fact::Fact;
+use countersign_core::fact::{Fact, Version};
 use countersign_core::fence::ClaimId;
 use countersign_core::halt::Scope;
 use countersign_core::identity::{Auth, BatchDigests, KeyName, Signed};
 use countersign_core::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
+use countersign_core::observation::{Observation, Seen};
 use countersign_core::pact::load::load;
 use countersign_core::reason::Reason;
 use countersign_core::record::{
@@ -162,6 +163,32 @@ fn events() -> Vec<Event> {
             reason: "why".into(),
         },
         Event::Extension { claim: ClaimId(2), expires_at_ms: 9 },
+        Event::Observation(Box::new(Observation {
+            began_ms: Some(6),
+            facts: vec![
+                Seen {
+                    fact: "Account::\"1\"".parse().unwrap(),
+                    tag: Some(Tag([1; 12])),
+                    version: Some(Version::Number(3)),
+                    value: Some(Attributes::default()),
+                    withheld: vec!["balance".into()],
+                },
+                Seen {
+                    fact: "Account::\"2\"".parse().unwrap(),
+                    tag: None,
+                    version: Some(Version::NONE),
+                    value: None,
+                    withheld: Vec::new(),
+                },
+                Seen {
+                    fact: "Rate::\"usd\"".parse().unwrap(),
+                    tag: None,
+                    version: None,
+                    value: Some(Attributes::default()),
+                    withheld: vec!["source".into()],
+                },
+            ],
+        })),
         Event::Withdrawal { claim: ClaimId(2) },
         Event::Action(Box::new(Decided { action: Box::new(action), decision })),
         Event::Erasure { entries: vec![1], forgotten: Vec::new(), reason: "asked for".into() },
@@ -224,6 +251,7 @@ fn is_listed(event: &Event) -> bool {
         | Event::Confirm { .. }
         | Event::Settle(_)
         | Event::Claim { .. }
+        | Event::Observation(_)
         | Event::Extension { .. }
         | Event::Withdrawal { .. } => true,
         Event::Pact(_)

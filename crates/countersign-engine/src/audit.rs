@@ -10,6 +10,7 @@ mod effects;
 mod erasing;
 mod fault;
 mod lost;
+mod observations;
 mod once;
 mod sessions;
 mod signing_time;
@@ -290,6 +291,10 @@ impl Auditor {
             RestsOn::Fact(_) if entry.event.kind() == Kind::Reading => {
                 Some((self.taint.excuse_writes(&entry.event, state)?, Unknown::Value))
             }
+            RestsOn::Shown(facts) => {
+                let gone = facts.iter().map(|fact| self.taint.excuse_on(fact, &entry.event, state));
+                Some((gone.collect::<Option<Vec<u64>>>()?.into_iter().min()?, Unknown::Value))
+            }
             RestsOn::Fact(fact) => Some((self.taint.excuse_on(fact, &entry.event, state)?, Unknown::Value)),
             // Put under way by an approval, say, of what was parked by an entry that is erased.
             RestsOn::Effect(effect) => {
@@ -312,6 +317,9 @@ impl Auditor {
             // Whether it was the first of its name follows from the session, which the entry itself need not write.
             let since = since.or_else(|| self.taint.excuse_writes(&again.event, &self.fold.state));
             return Some((since?, Unknown::Value));
+        }
+        if let (Event::Observation(said), Event::Observation(made)) = (&entry.event, &again.event) {
+            return Some((self.taint.excuse_seen(said, made, &self.fold.state)?, Unknown::Value));
         }
         if let Event::Claim { .. } = &entry.event {
             return Some((self.excuse_claim(recorded, again)?, Unknown::Fences));

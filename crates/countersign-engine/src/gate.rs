@@ -4,6 +4,7 @@
 //! admit on their own threads, in parallel, and wait for an answer or hand in a callback.
 
 mod admit;
+mod attest;
 mod counters;
 mod erase;
 mod follow;
@@ -22,6 +23,7 @@ mod sessions;
 mod windows;
 
 pub use admit::AdmitError;
+pub use attest::{Attested, FoundFacts, NotAttested, Opening};
 pub use counters::Counters;
 pub use erase::{EraseError, ErasePlan};
 pub use log_reader::{LogError, StoredEntry};

@@ -1,7 +1,7 @@
 //! What can be asked of the sequencer, and what it answers.
 
 use crate::commit::{BatchProof, GROUP_BYTES_MAX};
-use crate::gate::{IDLE_SESSION_MS, IDLE_SESSIONS_MAX};
+use crate::gate::{FoundFacts, IDLE_SESSION_MS, IDLE_SESSIONS_MAX};
 use crate::idempotency::Known;
 use crate::log_key::NextKey;
 use countersign_core::action::Action;
@@ -14,6 +14,7 @@ use countersign_core::halt::{HaltError, Scope};
 use countersign_core::identity::{Auth, Holder, KeyName, NoAuthority, Role, role_to_feed};
 use countersign_core::ids::{ActionId, AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
+use countersign_core::observation::{ExternalFacts, ObservationRefusal};
 use countersign_core::pact::Pact;
 use countersign_core::record::{Entry, Judged};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
@@ -157,6 +158,16 @@ pub enum Request {
     CloseSession { session: SessionName, agent: AgentId },
     /// Keep what a tool answered to an agent in its session: it waits where actions do, because agents ask for it.
     Read { session: SessionName, agent: AgentId, auth: Auth, reading: Box<Reading> },
+    /// Show facts to an agent, and keep what it was shown.
+    Observe {
+        agent: AgentId,
+        auth: Auth,
+        ids: Vec<FactId>,
+        /// Those of them that live elsewhere, as they were read right before.
+        external: Box<ExternalFacts>,
+        /// Where the facts go as they are at the entry's place, whole: the token seals them.
+        found: FoundFacts,
+    },
     /// Settle a call. The gate's own.
     Settle(Box<Settlement>),
     /// Say what became of a call that is in doubt.
@@ -214,6 +225,7 @@ impl Request {
             | Self::FollowSession { .. }
             | Self::CloseSession { .. }
             | Self::Read { .. }
+            | Self::Observe { .. }
             | Self::Settle(_)
             | Self::Denials(_)
             | Self::Wake => None,
@@ -268,6 +280,7 @@ impl Request {
             | Self::FollowSession { .. }
             | Self::CloseSession { .. }
             | Self::Read { .. }
+            | Self::Observe { .. }
             | Self::RotateLogKey { .. }
             | Self::ConfirmClock { .. } => Priority::Queued,
         }
@@ -438,6 +451,9 @@ pub enum Refusal {
     /// The claim cannot be.
     #[error(transparent)]
     Claim(#[from] ClaimRefusal),
+    /// The observation cannot be an entry.
+    #[error(transparent)]
+    Observation(#[from] ObservationRefusal),
     /// The effect cannot be dispatched or settled in this way.
     #[error(transparent)]
     Effect(#[from] EffectRefusal),

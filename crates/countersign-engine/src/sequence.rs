@@ -7,6 +7,7 @@
 mod effects;
 mod feeds;
 mod many;
+mod observe;
 mod sessions;
 mod waiting;
 
@@ -28,6 +29,7 @@ use countersign_core::limits::REASON_BYTES_MAX;
 use countersign_core::record::{Approved, Context, Decided, Entry, Event};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
 use countersign_core::state::State;
+use observe::Asked;
 use parking_lot::Mutex;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::Rng as _;
@@ -240,6 +242,10 @@ impl Sequencer {
             Request::CloseSession { session, agent } => self.close_session(batch, (session, &agent), reply, now_ms),
             Request::Read { session, agent, auth, reading } => {
                 self.read(batch, (session, &agent, &auth), &reading, reply, now_ms);
+            }
+            Request::Observe { agent, auth, ids, external, found } => {
+                let asked = Asked { agent, auth, ids, external };
+                self.observe(batch, asked, &found, reply, now_ms);
             }
             Request::Settle(settlement) => self.settle(batch, *settlement, reply, now_ms),
             Request::Resolve { by, auth, effect, outcome, attempts, reason } => {

@@ -20,6 +20,7 @@ mod gate;
 mod halt;
 mod identity;
 mod normalisers;
+mod observing;
 mod proofs;
 mod review;
 mod row_log;

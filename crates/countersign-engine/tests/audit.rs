@@ -17,7 +17,7 @@ use countersign_core::review::ReviewId;
 use countersign_core::session::{Place, Reading};
 use countersign_engine::audit::{AuditReport, Unknown, audit, replay};
 use countersign_engine::fold::walk_options;
-use countersign_engine::gate::{Environment, EraseError, Gate, Options, Parts};
+use countersign_engine::gate::{Environment, EraseError, ExternalFacts, Gate, Options, Parts};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
 use countersign_engine::request::{Answer, Refusal, Request, Settlement, Submission};
 use countersign_engine::sequence::Batch;
@@ -240,7 +240,9 @@ fn records_of_every_kind_are_canonical() {
     let reading = Reading { place, at_ms: 1, digest, projection: "-/at\n".into(), content, changes };
     let (agent, auth) = (AgentId::new("writer").unwrap(), Auth::None);
     gate.call(Request::Read { session, agent: agent.clone(), auth, reading: Box::new(reading) }).unwrap();
-    gate.close_session(session, agent).unwrap();
+    gate.close_session(session, agent.clone()).unwrap();
+    let seen = vec!["Note::\"1\"".parse().unwrap(), "Note::\"none\"".parse().unwrap()];
+    gate.observe_attested((agent, Auth::None), seen, &ExternalFacts::default()).unwrap();
     gate.rotate_log_key(operator(), Auth::None, "why".into()).unwrap();
     let mut kinds = std::collections::BTreeSet::new();
     for index in 0..gate.view().position {

@@ -21,7 +21,7 @@ use countersign_core::state::{SHARDS, State};
 use countersign_core::value::Attributes;
 use countersign_engine::audit::audit;
 use countersign_engine::fold::{Depth, Fold, read, walk_options};
-use countersign_engine::gate::{Environment, Options, Parts};
+use countersign_engine::gate::{Environment, FoundFacts, Options, Parts};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
 use countersign_engine::request::{ActMany, Answer, Refusal, Request, Settlement, Submission};
 use countersign_engine::sequence::Batch;
@@ -305,6 +305,17 @@ impl History {
         self.enter(request);
     }
 
+    /// An agent has entered what it is shown, or is refused.
+    fn observe(&mut self) {
+        let agent = self.agent();
+        let mut ids: Vec<FactId> = vec![format!("Note::\"{}\"", self.note()).parse().unwrap()];
+        if self.rng.below(2) == 0 {
+            ids.push(format!("Agent::\"{agent}\"").parse().unwrap());
+        }
+        let (external, found) = (Box::default(), FoundFacts::default());
+        self.enter(Request::Observe { agent, auth: Auth::None, ids, external, found });
+    }
+
     fn erase(&mut self) {
         if !self.erases {
             return;
@@ -325,7 +336,7 @@ impl History {
         let passed = self.pick(&[0, 0, 7, 400, 1_500, 20_000, 90_000_000]).unwrap();
         self.clock.pass(passed);
         let (by, auth) = (operator(), Auth::None);
-        match self.rng.below(30) {
+        match self.rng.below(32) {
             0..4 => self.act(),
             4..6 => self.act_many(),
             6 if self.rng.below(3) == 0 => self.feed_agent(),
@@ -378,6 +389,7 @@ impl History {
                 self.enter(Request::ConfirmClock { by, auth });
             }
             24..29 => self.read(),
+            29..31 => self.observe(),
             _ => self.snapshot(),
         }
     }

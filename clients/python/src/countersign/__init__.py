@@ -30,9 +30,9 @@ from countersign.errors import (
     RejectedError,
     TransportError,
 )
-from countersign.facts import Entry, Observation, ObservedFact, fact
+from countersign.facts import Attested, Entry, Observation, ObservedFact, fact
 from countersign.keys import Key
-from countersign.receipts import LogKey, VerifiedEntry, verify_receipt
+from countersign.receipts import LogKey, VerifiedEntry, verify_attested, verify_receipt
 from countersign.retrying import Retries
 from countersign.verdicts import (
     Accepted,
@@ -63,6 +63,7 @@ __all__ = [
     "AsyncActionType",
     "AsyncClaim",
     "AsyncClient",
+    "Attested",
     "Claim",
     "Claimed",
     "Client",
@@ -106,5 +107,6 @@ __all__ = [
     "Wrote",
     "fact",
     "new_idempotency_key",
+    "verify_attested",
     "verify_receipt",
 ]

@@ -81,9 +81,13 @@ class AsyncClient:
         if self._own_http:
             await self._http.aclose()
 
-    async def observe(self, *facts: str) -> Observation:
-        """Shows facts, and seals what was shown: the token goes along with the action that is decided on it."""
-        return await self.run(calls.observe(facts))
+    async def observe(self, *facts: str, attest: bool = False) -> Observation:
+        """Shows facts, and seals what was shown: the token goes along with the action that is decided on it.
+
+        With `attest`, what was shown becomes an entry of the ledger, and `attested` of the answer proves it to others
+        (`verify_attested`).
+        """
+        return await self.run(calls.observe(facts, attest=attest))
 
     @overload
     async def act(

@@ -68,9 +68,12 @@ def new_idempotency_key() -> str:
     return secrets.token_urlsafe(24)
 
 
-def observe(facts: Sequence[str]) -> Call[Observation]:
+def observe(facts: Sequence[str], *, attest: bool = False) -> Call[Observation]:
     """`POST /v1/observe`."""
-    return Call("POST", "/v1/observe", read_observation, body=_json({"facts": list(facts)}))
+    asked: dict[str, Any] = {"facts": list(facts)}
+    if attest:
+        asked["attest"] = True
+    return Call("POST", "/v1/observe", read_observation, body=_json(asked))
 
 
 def act(

@@ -77,9 +77,13 @@ class Client:
         if self._own_http:
             self._http.close()
 
-    def observe(self, *facts: str) -> Observation:
-        """Shows facts, and seals what was shown: the token goes along with the action that is decided on it."""
-        return self.run(calls.observe(facts))
+    def observe(self, *facts: str, attest: bool = False) -> Observation:
+        """Shows facts, and seals what was shown: the token goes along with the action that is decided on it.
+
+        With `attest`, what was shown becomes an entry of the ledger, and `attested` of the answer proves it to others
+        (`verify_attested`).
+        """
+        return self.run(calls.observe(facts, attest=attest))
 
     @overload
     def act(

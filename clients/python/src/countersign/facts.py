@@ -42,6 +42,17 @@ class ObservedFact:
 
 
 @dataclass(frozen=True, slots=True)
+class Attested:
+    """What proves to others what an entry says: give them all of it; `verify_attested` checks it offline."""
+
+    entry: int
+    receipt: str
+    salt: str
+    payload: str
+    """As it is stored; it holds what was shown, and nothing of what was withheld."""
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What an agent was shown, when, and the sealed token of it that an action carries."""
 
@@ -50,6 +61,8 @@ class Observation:
     """In ledger milliseconds."""
     position: int
     facts: tuple[ObservedFact, ...]
+    attested: Attested | None
+    """Where it was asked for."""
     raw: Mapping[str, Any] = field(repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
@@ -78,8 +91,20 @@ def read_observation(answer: Mapping[str, Any]) -> Observation:
     reader = Reader(answer, "an observation")
     facts = tuple(map(_observed, reader.objects("facts")))
     return Observation(
-        reader.text("observation"), reader.number("observed_at"), reader.number("position"), facts, reader.value
+        reader.text("observation"),
+        reader.number("observed_at"),
+        reader.number("position"),
+        facts,
+        _attested(answer.get("attested")),
+        reader.value,
     )
+
+
+def _attested(value: Any) -> Attested | None:
+    if value is None:
+        return None
+    reader = Reader(value, "what proves an entry")
+    return Attested(reader.number("entry"), reader.text("receipt"), reader.text("salt"), reader.text("payload"))
 
 
 def read_entry(answer: Mapping[str, Any]) -> Entry:

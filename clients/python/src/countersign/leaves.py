@@ -71,10 +71,14 @@ _KINDS = (
     "group",
     "reading",
     "session",
+    # Numbers that no kind has here.
+    None,
+    None,
+    "observation",
 )
 
 _WORDS = {
-    "kind": dict(enumerate(_KINDS, 1)),
+    "kind": {number: kind for number, kind in enumerate(_KINDS, 1) if kind is not None},
     "verdict": dict(enumerate(("committed", "failed", "in_doubt", "in_flight", "rejected", "review", "settled"), 1)),
     "auth": {0: "none", 1: "signature", 2: "gateway"},
     "identity": {1: "agent", 2: "operator"},

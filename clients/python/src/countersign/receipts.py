@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from countersign.errors import ReceiptError
+from countersign.facts import Attested
 from countersign.keys import is_weak, verifies
 from countersign.leaves import read_leaf
 
@@ -80,6 +82,31 @@ def verify_receipt(receipt: str, *keys: LogKey | str) -> VerifiedEntry:
     if leaf.get("index", index) != index:
         raise ReceiptError(f"the leaf says that it is entry {leaf.get('index')}, the receipt that it is {index}")
     return VerifiedEntry(index, leaf, leaf_bytes, checkpoint)
+
+
+def verify_attested(attested: Attested, *keys: LogKey | str) -> tuple[VerifiedEntry, Mapping[str, Any]]:
+    """Checks what proves an entry: the receipt, and that the entry commits to this payload. Raises `ReceiptError`.
+
+    Gives the entry and the object of its payload. Of an observation, `by` of the leaf is the agent, `time` when, and `attested` of the
+    payload what it was shown; the facts in it are places in `facts`, which has types and ids by turns. That the agent itself signed its
+    request is for `countersign verify --attested`.
+    """
+    entry = verify_receipt(attested.receipt, *keys)
+    if entry.index != attested.entry:
+        raise ReceiptError(f"it says that it is entry {attested.entry}, and proves entry {entry.index}")
+    try:
+        salt = bytes.fromhex(attested.salt)
+    except ValueError as error:
+        raise ReceiptError("the salt is not hexadecimal") from error
+    if len(salt) != 16 or commitment(salt, attested.payload.encode()).hex() != entry.leaf.get("commitment"):
+        raise ReceiptError("the payload is not the one that the entry commits to")
+    try:
+        payload, _ = json.JSONDecoder().raw_decode(attested.payload)
+    except ValueError as error:
+        raise ReceiptError("the payload is not one of an entry") from error
+    if not isinstance(payload, dict):
+        raise ReceiptError("the payload is not one of an entry")
+    return entry, payload
 
 
 def parse_receipt(receipt: str) -> tuple[int, bytes, list[bytes], str]:

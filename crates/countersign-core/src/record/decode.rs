@@ -3,7 +3,7 @@
 use super::context::ContextError;
 use super::payload::{
     DecisionParts, Facts, Finished, Payload, SignedBody, StoredDenied, StoredExternalFact, StoredGrouped, decode_reads,
-    decode_writes, split,
+    decode_seen, decode_writes, split,
 };
 use super::{
     Approved, Decided, Dispatch, Done, Entry, Event, FORMAT, Grouped, Judged, Kind, Leaf, LeafAuth, LeafVerdict, Settle,
@@ -16,6 +16,7 @@ use crate::fence::ClaimId;
 use crate::halt::ScopeError;
 use crate::identity::Auth;
 use crate::ids::{IdError, PactName};
+use crate::observation::Observation;
 use crate::pact::Pact;
 use crate::pact::load::load;
 use crate::review::{ReviewId, Shown};
@@ -332,6 +333,10 @@ fn decode_event(
             writes: with_content(writes, body.ok()).ok_or(DecodeError::Bodies)?,
             effect: leaf.effect.map(EffectId),
         },
+        Kind::Observation => Event::Observation(Box::new(Observation {
+            began_ms: payload.began,
+            facts: decode_seen(leaf, &facts, payload.attested)?,
+        })),
         Kind::Genesis => Event::Genesis {
             origin: payload.origin.ok_or(missing("origin"))?,
             log_key: leaf.log_key.clone().ok_or(missing("log_key"))?,

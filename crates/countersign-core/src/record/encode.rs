@@ -7,7 +7,7 @@ mod parts;
 
 use self::parts::{
     facts_of, write_absent, write_charges, write_claimed, write_facts, write_observation, write_observed, write_reads,
-    write_writes,
+    write_seen, write_writes,
 };
 use super::call::{write_in_flight, write_send};
 use super::leaf::Fields;
@@ -106,6 +106,16 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
                 write_writes(out, writes, form);
             }
         },
+        Event::Observation(observation) => {
+            out.key("attested");
+            write_seen(out, &observation.facts, form);
+            if let Some(began_ms) = observation.began_ms {
+                out.key("began");
+                out.u64(began_ms);
+            }
+            write_facts(out, form);
+            write_signed(out, entry, form);
+        }
         Event::Settle(settle) => write_settle(out, entry, settle, form),
         Event::Claim { facts, expires_at_ms, until_ms, priority, reason } => {
             out.key("expires_at");
@@ -192,6 +202,7 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
             | Event::Extension { .. }
             | Event::Withdrawal { .. }
             | Event::Session { .. }
+            | Event::Observation(_)
             | Event::Denials(_)
             | Event::Batch { .. }
             | Event::Rotation { .. }

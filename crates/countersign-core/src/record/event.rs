@@ -34,6 +34,7 @@ impl Event {
             | Self::Withdrawal { .. }
             | Self::Session { .. }
             | Self::Reading { .. }
+            | Self::Observation(_)
             | Self::Denials(_)
             | Self::Batch { .. }
             | Self::Rotation { .. }
@@ -66,6 +67,7 @@ impl Event {
             | Self::Withdrawal { .. }
             | Self::Session { .. }
             | Self::Reading { .. }
+            | Self::Observation(_)
             | Self::Denials(_)
             | Self::Batch { .. }
             | Self::Group(_)
@@ -100,6 +102,7 @@ impl Event {
             | Self::Withdrawal { .. }
             | Self::Session { .. }
             | Self::Reading { .. }
+            | Self::Observation(_)
             | Self::Denials(_)
             | Self::Batch { .. }
             | Self::Group(_)
@@ -136,6 +139,7 @@ impl Event {
             | Self::Withdrawal { .. }
             | Self::Session { .. }
             | Self::Reading { .. }
+            | Self::Observation(_)
             | Self::Denials(_)
             | Self::Batch { .. }
             | Self::Group(_)
@@ -166,6 +170,7 @@ impl Event {
             Self::Settle(_) => Kind::Settle,
             Self::Session { .. } => Kind::Session,
             Self::Reading { .. } => Kind::Reading,
+            Self::Observation(_) => Kind::Observation,
             Self::Claim { .. } => Kind::Claim,
             Self::Extension { .. } => Kind::Extension,
             Self::Withdrawal { .. } => Kind::Withdrawal,
@@ -201,6 +206,7 @@ impl Event {
             | Self::Withdrawal { .. }
             | Self::Session { .. }
             | Self::Reading { .. }
+            | Self::Observation(_)
             | Self::Denials(_)
             | Self::Batch { .. }
             | Self::Group(_)
@@ -243,6 +249,7 @@ impl Event {
             | Self::Withdrawal { .. }
             | Self::Session { .. }
             | Self::Reading { .. }
+            | Self::Observation(_)
             | Self::Denials(_)
             | Self::Batch { .. }
             | Self::Rotation { .. } => None,
@@ -272,6 +279,7 @@ impl Event {
             | Self::Claim { .. }
             | Self::Extension { .. }
             | Self::Withdrawal { .. }
+            | Self::Observation(_)
             | Self::Denials(_)
             | Self::Batch { .. }
             | Self::Rotation { .. }
@@ -303,6 +311,7 @@ impl Event {
             | Self::Withdrawal { .. }
             | Self::Session { .. }
             | Self::Reading { .. }
+            | Self::Observation(_)
             | Self::Denials(_)
             | Self::Batch { .. }
             | Self::Rotation { .. }
@@ -334,6 +343,7 @@ impl Event {
             | Self::Claim { .. }
             | Self::Extension { .. }
             | Self::Withdrawal { .. }
+            | Self::Observation(_)
             | Self::Denials(_)
             | Self::Batch { .. }
             | Self::Rotation { .. }

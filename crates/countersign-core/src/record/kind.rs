@@ -77,6 +77,8 @@ words! {
         Halt = "halt" / 13,
         /// A feed waits for a fence to end.
         Held = "held" / 14,
+        /// An agent was shown facts.
+        Observation = "observation" / 28,
         /// A pact was published.
         Pact = "pact" / 15,
         /// A tool was read in a session.

@@ -11,6 +11,7 @@ use crate::denial::{DenialCode, Denied};
 use crate::fact::Version;
 use crate::identity::{KeyName, StoredSigned};
 use crate::ids::{ActionName, AgentId, FactId, FactType, PactName, Tag};
+use crate::observation::Seen;
 use crate::reason::Reason;
 use crate::session::Reread;
 use crate::value::Attributes;
@@ -148,6 +149,9 @@ pub(super) struct Payload {
     #[serde(default)]
     pub(super) atomic: bool,
     pub(super) agent: Option<AgentId>,
+    #[serde(default)]
+    pub(super) attested: Vec<StoredSeen>,
+    pub(super) began: Option<u64>,
     pub(super) blocked: Option<Reason>,
     #[serde(default)]
     pub(super) beside: Vec<u64>,
@@ -301,6 +305,18 @@ pub(super) struct StoredObserved {
     version: Option<u64>,
 }
 
+/// What an agent was shown of a fact.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StoredSeen {
+    digest: Option<String>,
+    fact: usize,
+    value: Option<Attributes>,
+    version: Option<u64>,
+    #[serde(default)]
+    withheld: Vec<SmolStr>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoredExternalFact {
@@ -373,6 +389,31 @@ pub(super) fn decode_reads(
     }
     match versions.next() {
         None => Ok(decoded),
+        Some(_) => Err(DecodeError::Missing("reads")),
+    }
+}
+
+/// What an agent was shown. The leaf has, in the same order, the tags and versions of what is in the ledger.
+pub(super) fn decode_seen(leaf: &Leaf, facts: &Facts, stored: Vec<StoredSeen>) -> Result<Vec<Seen>, DecodeError> {
+    let mut versions = leaf.reads.iter().flatten();
+    let mut decode = |StoredSeen { digest, fact, value, version, withheld }: StoredSeen| {
+        let version = match (version, digest) {
+            (None, None) => None,
+            (number, digest) => Some(Version::read(number, digest.as_deref()).ok_or(DecodeError::Missing("version"))?),
+        };
+        let tag = match version.and_then(Version::number).filter(|number| *number > 0) {
+            Some(number) => {
+                let (tag, _) =
+                    versions.next().filter(|(_, read)| *read == number).ok_or(DecodeError::Missing("reads"))?;
+                Some(*tag)
+            }
+            None => None,
+        };
+        Ok(Seen { fact: facts.at(fact)?, tag, version, value, withheld })
+    };
+    let seen = stored.into_iter().map(&mut decode).collect::<Result<_, DecodeError>>()?;
+    match versions.next() {
+        None => Ok(seen),
         Some(_) => Err(DecodeError::Missing("reads")),
     }
 }

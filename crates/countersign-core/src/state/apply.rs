@@ -37,6 +37,8 @@ impl State {
                 }
             }
             Event::Denials(_) | Event::Clock { .. } | Event::Rotation { .. } => {}
+            // It says what was, and changes nothing.
+            Event::Observation(_) => {}
             // A batch is what its actions do, each in its own entry; of a rejected group nothing is done.
             Event::Batch { .. } | Event::Group(_) => {}
             // All that they did is in what they wrote and charged.
@@ -131,6 +133,7 @@ impl State {
             | Kind::Withdrawal
             | Kind::Session
             | Kind::Reading
+            | Kind::Observation
             | Kind::Denials
             | Kind::Batch
             | Kind::Group
@@ -185,6 +188,7 @@ impl State {
             | Event::Withdrawal { .. }
             | Event::Session { .. }
             | Event::Reading { .. }
+            | Event::Observation(_)
             | Event::Denials(_)
             | Event::Batch { .. }
             | Event::Group(_)

@@ -2,6 +2,7 @@
 
 use super::effects;
 use super::fault::{Fault, RestsOn};
+use super::observations;
 use super::sessions;
 use crate::delegation::reduce_for;
 use crate::identity::meaning;
@@ -42,6 +43,7 @@ pub(super) fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry,
         }
         Event::Session { writes } => sessions::session_again(entry, writes, state)?,
         Event::Reading { .. } => sessions::read_again(entry, event, state)?,
+        Event::Observation(observation) => observations::observed_again(entry, observation, state)?,
         Event::Group(recorded) => {
             recorded.actions.iter().try_for_each(|action| check_chain(action, origin))?;
             decided_again(entry, state, state)?
@@ -90,6 +92,7 @@ fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
     let role = match event {
         // An audit reads entries whole, and does not ask about those that it cannot read. Agents are asked where it is decided again.
         Event::Action(_)
+        | Event::Observation(_)
         | Event::Claim { .. }
         | Event::Extension { .. }
         | Event::Withdrawal { .. }

@@ -20,6 +20,8 @@ pub(super) enum RestsOn {
     Nothing,
     /// The current version of a fact.
     Fact(FactId),
+    /// The current versions of all of these facts: whether a grant shows them.
+    Shown(Vec<FactId>),
     /// The entry that parked an action.
     Review(u64),
     /// The entries that put an effect under way.

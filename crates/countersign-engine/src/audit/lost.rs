@@ -97,7 +97,7 @@ impl Lost {
             // Which is released first also rests on which facts were fenced.
             RestsOn::Held(held) => self.held.get(held).or_else(|| self.effects.values().next()).copied(),
             RestsOn::Fences => self.effects.values().chain(self.held.values()).next().copied(),
-            RestsOn::Fact(_) | RestsOn::Decision(_) | RestsOn::Nothing => None,
+            RestsOn::Fact(_) | RestsOn::Shown(_) | RestsOn::Decision(_) | RestsOn::Nothing => None,
         }
     }
 

@@ -10,8 +10,9 @@
 use super::Unknown;
 use countersign_core::code::Code;
 use countersign_core::erase::Forgotten;
-use countersign_core::fact::Fact;
+use countersign_core::fact::{Fact, Version};
 use countersign_core::ids::{FactId, Tag};
+use countersign_core::observation::Observation;
 use countersign_core::record::{Entry, Event, Kind, Leaf, LeafIdentity};
 use countersign_core::session::{Held, READING, SESSION, Session};
 use countersign_core::state::State;
@@ -224,10 +225,29 @@ impl Taint {
         })
     }
 
+    /// The same for an observation: whatever of it came out differently shows a fact whose value is gone, at the version that is gone.
+    pub(super) fn excuse_seen(&mut self, recorded: &Observation, again: &Observation, state: &State) -> Option<u64> {
+        if recorded.began_ms != again.began_ms || recorded.facts.len() != again.facts.len() {
+            return None;
+        }
+        let differing = recorded.facts.iter().zip(&again.facts).filter(|(said, made)| said != made);
+        let mut since = None;
+        for (said, _) in differing {
+            let tag = self.tag_of(&said.fact, said.tag, state)?;
+            let gone = self.values.get(&tag)?;
+            if said.version != Some(Version::Number(gone.version)) {
+                return None;
+            }
+            since.get_or_insert(gone.since);
+        }
+        since
+    }
+
     /// The same for an entry that rests on the current version of one fact.
     pub(super) fn excuse_on(&mut self, fact: &FactId, recorded: &Event, state: &State) -> Option<u64> {
         let confirmed = match recorded {
             Event::Confirm { tag, version, .. } => Some((*tag, *version)),
+            Event::Observation(observation) => observation.version_of(fact),
             _ => None,
         };
         let tag = self.tag_of(fact, confirmed.map(|(tag, _)| tag), state)?;

@@ -87,6 +87,7 @@ impl Counters {
             | Event::Withdrawal { .. }
             | Event::Session { .. }
             | Event::Reading { .. }
+            | Event::Observation(_)
             | Event::Denials(_)
             | Event::Batch { .. }
             | Event::Rotation { .. }

@@ -12,6 +12,7 @@ use countersign_core::denial::DenialCode;
 use countersign_core::disclose::{self, disclose_value};
 use countersign_core::fact::{Fact, Version};
 use countersign_core::ids::{AgentId, FactId};
+use countersign_core::observation::Seen;
 use countersign_core::pact::Atomicity;
 use countersign_core::record::{Entry, Event};
 use countersign_core::state::SHARDS;
@@ -73,6 +74,16 @@ impl ExternalFacts {
     /// When reading began, in ledger milliseconds; `None` where nothing was read.
     pub(super) fn began_ms(&self) -> Option<u64> {
         self.began_ms
+    }
+
+    /// Each fact that was read; `None` for what is not there.
+    pub(super) fn each(&self) -> impl Iterator<Item = (&FactId, Option<&Arc<Fact>>)> {
+        self.facts.iter().map(|(id, read)| (id, read.fact.as_ref()))
+    }
+
+    /// What was answered when a fact was read, whole.
+    pub(super) fn answer_to(&self, id: &FactId) -> Option<String> {
+        self.facts.get(id)?.answer.clone()
     }
 
     /// What was read; `None` for what is not there.
@@ -223,11 +234,16 @@ impl Gate {
         };
         let withheld = facts.iter().any(|shown| !shown.withheld.is_empty());
         let length = if withheld { Length::Padded } else { Length::Exact };
-        let mut nonce = [0; 24];
-        self.shared.nonces.lock().fill_bytes(&mut nonce);
-        let token = self.shared.sealer.seal(&Observation { agent, position, observed }, length, nonce);
+        let token = self.seal(&Observation { agent, position, observed }, length);
         self.shared.counters.observed.fetch_add(1, Ordering::Relaxed);
         Ok(Observe { token, observed_at_ms, position, facts })
+    }
+
+    /// Seals what an agent was shown.
+    pub(super) fn seal(&self, observation: &Observation, length: Length) -> String {
+        let mut nonce = [0; 24];
+        self.shared.nonces.lock().fill_bytes(&mut nonce);
+        self.shared.sealer.seal(observation, length, nonce)
     }
 
     /// Counts a denied observation. Which facts were asked for stays with the caller: an id may be personal data.
@@ -304,17 +320,15 @@ fn show(
     fact: Option<&Arc<Fact>>,
     answer: Option<String>,
 ) -> Option<ShownFact> {
-    let value = fact.and_then(|fact| fact.value.as_ref());
-    let disclosed = Some(disclose_value(state, agent, id, value)).filter(|disclosed| disclosed.is_observable())?;
-    let withheld = disclose::withheld(state, id.ty(), &disclosed);
+    let Seen { fact: id, value, withheld, .. } = Seen::of(state, agent, id, fact)?;
     Some(ShownFact {
-        id: id.clone(),
         version: fact.map_or(Version::NONE, |fact| fact.current()),
-        value: value.map(|value| value.only(|name| disclosed.shows(name))),
+        value,
         // An answer holds everything, so only who may see everything gets it.
         answer: answer.filter(|_| withheld.is_empty()),
-        withheld: if value.is_some() { withheld } else { Vec::new() },
+        withheld,
         written_at_ms: fact.map(|fact| fact.written.at_ms),
         atomicity: state.rest.atomicity_on(id.ty()),
+        id,
     })
 }

@@ -46,6 +46,7 @@ fn asks_for(signed: &Signed, event: &Event) -> bool {
         Event::Approval(approved) => posts(&format!("/v1/reviews/{}/approve", approved.shown.review)),
         Event::Refusal { review, .. } => posts(&format!("/v1/reviews/{review}/refuse")),
         Event::Claim { .. } => posts("/v1/claims"),
+        Event::Observation(_) => posts("/v1/observe"),
         Event::Extension { claim, .. } => posts(&format!("/v1/claims/{claim}/extend")),
         Event::Withdrawal { claim } => posts(&format!("/v1/claims/{claim}/withdraw")),
         Event::Settle(settle) => posts(&format!("/v1/effects/{}/resolve", settle.effect)),

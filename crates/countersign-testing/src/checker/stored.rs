@@ -43,7 +43,7 @@ const MEMBERS: [&str; 33] = [
     "keys",
 ];
 
-const KINDS: [&str; 25] = [
+const KINDS: [&str; 28] = [
     "action",
     "approval",
     "claim",
@@ -69,6 +69,10 @@ const KINDS: [&str; 25] = [
     "group",
     "reading",
     "session",
+    // Numbers that no kind has here.
+    "",
+    "",
+    "observation",
 ];
 
 const VERDICTS: [&str; 7] = ["committed", "failed", "in_doubt", "in_flight", "rejected", "review", "settled"];
@@ -177,7 +181,7 @@ pub fn payload(leaf: &Json, bytes: &[u8]) -> Result<Json, String> {
         (write["fact"], write["tag"], write["version"]) =
             (fact(&write["fact"])?, version[0].clone(), version[1].clone());
     }
-    for list in ["observed", "shown"] {
+    for list in ["attested", "observed", "shown"] {
         for observed in items(&mut payload, list) {
             observed["fact"] = fact(&observed["fact"])?;
         }

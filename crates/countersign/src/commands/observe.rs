@@ -4,17 +4,20 @@ use super::fact::value_line;
 use super::{Connection, Failure, Outcome, fact_word};
 use crate::client::{Call, Client};
 use crate::config::Config;
+use crate::hinted::{OrHinted as _, hinted};
 use crate::terminal::{note, say, say_json, time};
 use anyhow::Result;
 use clap::Args;
 use countersign_api::{ObserveRequest, ObserveResponse};
 use countersign_core::utc::Span;
+use std::path::PathBuf;
 
 /// Show facts to an agent and seal what was shown
 ///
 /// Prints the facts and an observation token. The token says which versions the agent saw and when; the agent sends it along
 /// with the action that it decides on, so that the gate can tell what changed in between. It is sealed: an agent can carry
-/// it, not forge or alter it, and no other agent can use it. Observing writes nothing.
+/// it, not forge or alter it, and no other agent can use it. Observing writes nothing, unless it is to be attested: then an entry
+/// of the ledger says what was shown, and with --proof a third party can check that, with the log's public key alone.
 ///
 /// An agent is shown what the pacts grant it under [observe]; attributes that are not granted are named as withheld.
 #[derive(Debug, Args)]
@@ -22,6 +25,7 @@ use countersign_core::utc::Span;
 Examples:
   countersign observe --key refund-1.key 'Account::\"42\"'
   TOKEN=$(countersign observe --key refund-1.key Account::42 --token)
+  countersign observe --key refund-1.key Account::42 --attest --proof shown.json
   countersign act --key refund-1.key --pact billing --action refund account=42 amount=4800 --observation $TOKEN")]
 pub struct ObserveArgs {
     /// The agent that is shown the facts, in an open gate; elsewhere it is the one whose --key signs
@@ -30,6 +34,12 @@ pub struct ObserveArgs {
     /// The facts, each as 'Type::"id"' or Type::id
     #[arg(required = true, value_name = "FACT")]
     facts: Vec<String>,
+    /// Have what is shown entered in the ledger, so that it can be proved to others; says in which entry
+    #[arg(long)]
+    attest: bool,
+    /// Write what proves it to this file; `countersign verify --attested` checks it
+    #[arg(long, value_name = "FILE", requires = "attest")]
+    proof: Option<PathBuf>,
     /// Print the token and nothing else
     #[arg(long, conflicts_with = "json")]
     token: bool,
@@ -44,8 +54,15 @@ pub struct ObserveArgs {
 pub fn run(args: &ObserveArgs, config: &Config) -> Result<Outcome> {
     let agent = agent(args.agent.as_deref(), &args.connection, config)?;
     let client = args.connection.client(config)?;
-    let shown = observe(&client, &agent, &args.facts)?;
+    let shown = observe_or_attest(&client, &agent, &args.facts, args.attest)?;
     client.close()?;
+    if let (Some(path), Some(attested)) = (&args.proof, &shown.attested) {
+        let text = serde_json::to_string_pretty(attested)? + "\n";
+        std::fs::write(path, text).or_hinted(|| {
+            let (entry, name) = (attested.entry, path.display());
+            hinted!("cannot write {name}; the observation is entry {entry}"; "name a file that can be written, and attest again")
+        })?;
+    }
     if args.json {
         say_json(&serde_json::to_value(&shown)?);
         return Ok(Outcome::Yes);
@@ -67,6 +84,9 @@ pub fn run(args: &ObserveArgs, config: &Config) -> Result<Outcome> {
                 note(format_args!("  written {age} before, at {}", time(written)));
             }
         }
+        if let Some(attested) = &shown.attested {
+            note(format_args!("Attested: entry {} says what was shown.", attested.entry));
+        }
         note(format_args!("Observed at {}, position {}. The token:", time(shown.observed_at), shown.position));
     }
     say(&shown.observation);
@@ -75,9 +95,15 @@ pub fn run(args: &ObserveArgs, config: &Config) -> Result<Outcome> {
 
 /// Observes facts as an agent.
 pub fn observe(client: &Client, agent: &str, facts: &[String]) -> Result<ObserveResponse> {
+    observe_or_attest(client, agent, facts, false)
+}
+
+fn observe_or_attest(client: &Client, agent: &str, facts: &[String], attest: bool) -> Result<ObserveResponse> {
     let facts = facts.iter().map(|fact| Ok(fact_word(fact)?.to_string())).collect::<Result<_>>()?;
-    let request = ObserveRequest { facts, answers: false, session: None };
-    client.call(Call::post("/v1/observe").agent(agent).json(&request)?.reading())
+    let request = ObserveRequest { facts, answers: false, attest, session: None };
+    let call = Call::post("/v1/observe").agent(agent).json(&request)?;
+    // One that is attested writes an entry, and each attempt one of its own.
+    client.call(if attest { call } else { call.reading() })
 }
 
 /// The agent that a command acts as. Where there is a key, who signs is who acts, and no name is sent.

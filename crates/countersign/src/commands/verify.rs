@@ -2,6 +2,8 @@
 //!
 //! Reads without taking the folder, so that it can run beside a gate, and needs nothing of the folder but the log itself (I7).
 
+mod attested;
+
 use super::{Exit, Failure, Folder, Outcome};
 use crate::config::Config;
 use crate::data::LogFolder;
@@ -18,7 +20,7 @@ use countersign_ledger::receipt::{PREFIX, Receipt};
 use countersign_ledger::tree::Frontier;
 use countersign_ledger::verify::{Broken, Evidence, LogVerifier, Summary};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Check the log offline: structure, hashes, signatures, and what you hold of it
 ///
@@ -32,6 +34,7 @@ use std::path::Path;
 Examples:
   countersign verify --data countersign-data --log-key gate.vkey
   countersign verify --log-key gate.vkey --against checkpoint-from-may.txt --against entry-812.receipt
+  countersign verify --log-key gate.vkey --attested shown.json
 
 `countersign init` prints the log's key. Get it from someone you trust, not from the folder you check.
 Exit codes: 0 the log holds, 1 it is broken, disagrees with what you hold, or has a payload that an erasure names, 3 it cannot be read")]
@@ -44,6 +47,9 @@ pub struct VerifyArgs {
     /// A checkpoint or receipt that the log must agree with: a file, or the receipt itself; may be repeated
     #[arg(long, value_name = "FILE|RECEIPT", num_args = 1..)]
     against: Vec<String>,
+    /// Check only what `countersign observe --attest --proof` wrote: which agent was shown what, and when; needs no log
+    #[arg(long, value_name = "FILE", conflicts_with = "against")]
+    attested: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -67,6 +73,9 @@ struct Flaw {
 /// Verifies.
 pub fn run(args: &VerifyArgs, config: &Config) -> Result<Outcome> {
     let key = key(&args.log_key)?;
+    if let Some(path) = &args.attested {
+        return attested::run(path, &key, args.json);
+    }
     let folder = LogFolder::find(&config.data(args.folder.data.as_deref()))?;
     let held = args.against.iter().map(|given| Held::read(given)).collect::<Result<Vec<_>>>()?;
     #[cfg(feature = "sabotage")]

@@ -198,7 +198,8 @@ pub fn not_skipped(subject: &Subject) -> Result<Json> {
     let forged = request.signed_in_the_name_of(subject.operator_key(), &agent.key)?;
     let written = request.send::<Json>(&forged);
     must_refuse(written, ErrorCode::SignatureInvalid, "an agent that would write the fact in an operator's name")?;
-    let observe = ObserveRequest { facts: vec![names::fact(&fact)?.to_string()], answers: false, session: None };
+    let observe =
+        ObserveRequest { facts: vec![names::fact(&fact)?.to_string()], answers: false, attest: false, session: None };
     let call = Call::post("/v1/observe").json(&observe)?.reading();
     let unsigned: Result<Json> = Client::remote(subject.url())?.call(call);
     must_refuse(unsigned, ErrorCode::SignatureMissing, "a request without a signature")?;

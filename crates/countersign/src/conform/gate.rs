@@ -232,7 +232,7 @@ impl Agent {
     /// The same with everything that is told.
     pub fn shown<'a>(&self, facts: impl IntoIterator<Item = &'a str>) -> Result<ObserveResponse> {
         let facts = facts.into_iter().map(|fact| Ok(names::fact(fact)?.to_string())).collect::<Result<_>>()?;
-        let request = ObserveRequest { facts, answers: false, session: None };
+        let request = ObserveRequest { facts, answers: false, attest: false, session: None };
         self.client.call(Call::post("/v1/observe").json(&request)?.reading())
     }
 

@@ -3,18 +3,19 @@
 use super::caller::Caller;
 use super::error::{HttpError, denied};
 use super::numbers::index;
+use super::rate::{Empty, cost, too_often};
 use super::verdict::{self, Told};
-use super::{App, body, effects, json, sessions};
+use super::{App, body, effects, json, receipt, sessions};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use countersign_api::{ErrorCode, ObserveResponse, ObservedFact, Verdict};
+use countersign_api::{Attested, ErrorCode, ObserveResponse, ObservedFact, Verdict};
 use countersign_core::denial::DenialCode;
 use countersign_core::ids::{AgentId, FactId};
-use countersign_core::limits::READS_MAX;
+use countersign_core::limits::{ATTESTED_BYTES_MAX, READS_MAX};
 use countersign_core::record::{Kind, Leaf};
 use countersign_core::session::SessionName;
-use countersign_engine::gate::{Gate, LogError, NotObservable, ShownFact};
+use countersign_engine::gate::{self, ExternalFacts, Gate, LogError, NotObservable, ShownFact};
 use countersign_engine::request::{self, Answer};
 use serde_json::Value;
 use std::sync::Arc;
@@ -25,11 +26,7 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
     let text = body::text(request).await?;
     let mut fields = body::Fields::parse(&text)?;
     let facts = fields.required("facts")?;
-    let answers = match fields.take("answers") {
-        None => false,
-        Some(Value::Bool(answers)) => answers,
-        Some(_) => return Err(HttpError::field("field `answers` must be true or false")),
-    };
+    let (answers, attest) = (fields.flag("answers")?, fields.flag("attest")?);
     let session: Option<SessionName> = match fields.take("session") {
         None => None,
         Some(Value::String(name)) => Some(sessions::parsed(&name)?),
@@ -37,34 +34,32 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
     };
     fields.done()?;
     let ids = fact_ids(facts)?;
-    let observed = if app.is_external(&ids) {
+    if let Some(session) = session {
+        app.gate.may_read_in((session, &caller.name, &caller.auth))?;
+    }
+    let is_external = app.is_external(&ids);
+    if is_external {
         app.gate.may_observe(&caller.name, &ids)?;
-        if let Some(session) = session {
-            app.gate.may_read_in((session, &caller.name, &caller.auth))?;
-        }
-        let reading = app.external_reads.begin(&caller.name).ok_or_else(|| app.reads_too_much(&caller.name))?;
-        let (asked, adapters, agent) = (ids.clone(), Arc::clone(&app.adapters), caller.name.clone());
-        let read = move |gate: &Gate| match gate.read_external(&asked, &adapters) {
-            Err(unread) if !gate.may_be_told_of(&agent, &unread.fact) => {
-                Err(HttpError::from(NotObservable { agent, facts: vec![unread.fact] }))
-            }
-            read => read.map_err(HttpError::from),
-        };
-        let outside = app.blocking(move |gate| (read(gate), drop(reading)).0).await?;
-        let observed = app.gate.observe_with(caller.name.clone(), ids, &outside)?;
-        match session {
-            None => observed,
-            // Durable before anything of it is handed out.
-            Some(session) => {
-                let (adapters, who) = (Arc::clone(&app.adapters), (session, caller.name, caller.auth));
-                app.blocking(move |gate| gate.keep_observed(who, &observed, &adapters).map(|()| observed)).await?
-            }
-        }
+    }
+    if attest {
+        app.charge_attested(&caller)?;
+    }
+    let outside = if is_external { app.read_outside(&caller.name, &ids).await? } else { ExternalFacts::default() };
+    let (observed, attested) = if attest {
+        let who = (caller.name.clone(), caller.auth.clone());
+        let attested = app.blocking(move |gate| gate.observe_attested(who, ids, &outside)).await?;
+        let proof = proof(&attested)?;
+        (attested.shown, Some(proof))
     } else {
-        if let Some(session) = session {
-            app.gate.may_read_in((session, &caller.name, &caller.auth))?;
+        (app.gate.observe_with(caller.name.clone(), ids, &outside)?, None)
+    };
+    let observed = match session.filter(|_| is_external) {
+        None => observed,
+        // Durable before anything of it is handed out.
+        Some(session) => {
+            let (adapters, who) = (Arc::clone(&app.adapters), (session, caller.name, caller.auth));
+            app.blocking(move |gate| gate.keep_observed(who, &observed, &adapters).map(|()| observed)).await?
         }
-        app.gate.observe(caller.name, ids)?
     };
     let outdated = session.map(|session| app.gate.outdated(session.id)).unwrap_or_default();
     json(&ObserveResponse {
@@ -73,7 +68,17 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
         position: observed.position,
         facts: observed.facts.into_iter().map(|fact| shown(fact, answers)).collect(),
         outdated: outdated.iter().map(sessions::outdated).collect(),
+        attested,
     })
+}
+
+/// What proves to others what an agent was shown.
+fn proof(attested: &gate::Attested) -> Result<Attested, HttpError> {
+    let gate::Attested { entered, opening, .. } = attested;
+    let receipt = receipt(entered).ok_or_else(|| HttpError::internal("an entry has no receipt"))?;
+    let entry = entered.entry.index;
+    let salt = opening.salt.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Attested { entry, receipt, salt, payload: opening.payload.clone() })
 }
 
 pub fn fact_ids(facts: Value) -> Result<Vec<FactId>, HttpError> {
@@ -176,6 +181,31 @@ impl App {
     fn is_external(&self, ids: &[FactId]) -> bool {
         let view = self.gate.view();
         ids.iter().any(|id| view.catalogue().source(id.ty()).is_some())
+    }
+
+    /// Reads those of the facts that live elsewhere, for an agent.
+    async fn read_outside(&self, agent: &AgentId, ids: &[FactId]) -> Result<ExternalFacts, HttpError> {
+        let reading = self.external_reads.begin(agent).ok_or_else(|| self.reads_too_much(agent))?;
+        let (asked, adapters, agent) = (ids.to_vec(), Arc::clone(&self.adapters), agent.clone());
+        let read = move |gate: &Gate| match gate.read_external(&asked, &adapters) {
+            Err(unread) if !gate.may_be_told_of(&agent, &unread.fact) => {
+                Err(HttpError::from(NotObservable { agent, facts: vec![unread.fact] }))
+            }
+            read => read.map_err(HttpError::from),
+        };
+        self.blocking(move |gate| (read(gate), drop(reading)).0).await
+    }
+
+    /// Charges what an observation costs that is an entry, beyond the request: what it writes is larger than what was sent.
+    fn charge_attested(&self, caller: &Caller) -> Result<(), HttpError> {
+        let Some(key) = caller.auth.key() else { return Ok(()) };
+        match self.rates.charge_key(&key.public_key(), cost(ATTESTED_BYTES_MAX)) {
+            Ok(_) => Ok(()),
+            Err(Empty) => {
+                self.gate.deny(&caller.name, DenialCode::RateLimited, "/v1/observe");
+                Err(too_often(caller.name.as_str()))
+            }
+        }
     }
 
     /// What an agent is told that has too many external reads in progress.

@@ -206,6 +206,15 @@ impl Fields {
         }
     }
 
+    /// Takes what is false unless it is said.
+    pub fn flag(&mut self, field: &str) -> Result<bool, HttpError> {
+        match self.take(field) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(flag),
+            Some(_) => Err(HttpError::field(format!("field `{field}` must be true or false"))),
+        }
+    }
+
     /// Takes a required number above 0.
     pub fn positive(&mut self, field: &str) -> Result<u64, HttpError> {
         let value = self.required(field)?.as_u64().filter(|value| *value > 0);

@@ -9,11 +9,12 @@ use countersign_core::effect::EffectRefusal;
 use countersign_core::fence::ClaimRefusal;
 use countersign_core::halt::HaltError;
 use countersign_core::ids::IdError;
+use countersign_core::observation::ObservationRefusal;
 use countersign_core::review::{Ended, ReviewRefusal};
 use countersign_core::session::SessionRefusal;
 use countersign_core::state::PublishError;
 use countersign_engine::gate::{
-    AdmitError, EraseError, HistoryError, IDLE_SESSION_MS, LogError, NotObservable, NotRead, WhyUnread,
+    AdmitError, EraseError, HistoryError, IDLE_SESSION_MS, LogError, NotAttested, NotObservable, NotRead, WhyUnread,
 };
 use countersign_engine::identity::AuthError;
 use countersign_engine::request::Refusal;
@@ -184,6 +185,13 @@ impl From<Refusal> for HttpError {
                 SessionRefusal::NotOpen(_) | SessionRefusal::OfAnother(..) | SessionRefusal::TakenOver(_),
             ) => (Code::SessionNotFound, "open a session with POST /v1/sessions, and read in that one"),
             Refusal::Session(_) => (Code::ReadingRefused, "read with shorter arguments"),
+            Refusal::Observation(ObservationRefusal::Agent(_)) => {
+                (Code::NotAuthorised, "ask an operator; the message says what is in the way")
+            }
+            Refusal::Observation(ObservationRefusal::NotObservable { .. }) => {
+                (Code::NotObservable, NOT_OBSERVABLE_HINT)
+            }
+            Refusal::Observation(ObservationRefusal::TooLong(_)) => (Code::InvalidField, "name fewer facts at a time"),
             Refusal::Fenced { .. } => (Code::FeedFenced, "see GET /v1/effects for what is in flight"),
             Refusal::ClockSteady => (Code::ClockSteady, "nothing to do; see /readyz"),
         };
@@ -435,6 +443,15 @@ impl From<LogError> for HttpError {
                     "run `countersign verify` on the data folder; it says where the log breaks",
                 )
             }
+        }
+    }
+}
+
+impl From<NotAttested> for HttpError {
+    fn from(error: NotAttested) -> Self {
+        match error {
+            NotAttested::Refused(refusal) => refusal.into(),
+            NotAttested::Log(error) => error.into(),
         }
     }
 }

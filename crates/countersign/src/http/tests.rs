@@ -18,6 +18,7 @@ mod errors;
 mod faults;
 mod keys;
 mod ledger;
+mod observing;
 mod routes;
 mod server;
 mod signed;

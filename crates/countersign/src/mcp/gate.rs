@@ -220,7 +220,7 @@ impl GateClient {
         let facts = vec![tool_fact(upstream, &tool.name)?.to_string()];
         let call = Call::post("/v1/observe")
             .agent(&self.agent)
-            .json(&ObserveRequest { facts, answers: false, session: None })?
+            .json(&ObserveRequest { facts, answers: false, attest: false, session: None })?
             .reading();
         let shown: ObserveResponse = self.client.call(call)?;
         let value = shown.facts.into_iter().next().and_then(|fact| fact.value);
@@ -241,7 +241,7 @@ impl GateClient {
     fn values(&self, facts: Vec<String>) -> Result<impl Iterator<Item = Option<Value>>> {
         let call = Call::post("/v1/observe")
             .agent(&self.agent)
-            .json(&ObserveRequest { facts, answers: false, session: None })?
+            .json(&ObserveRequest { facts, answers: false, attest: false, session: None })?
             .reading();
         Ok(self.client.call::<ObserveResponse>(call)?.facts.into_iter().map(|fact| fact.value))
     }
@@ -299,7 +299,7 @@ impl GateClient {
         for some in wanted.chunks(READS_MAX) {
             let call = Call::post("/v1/observe")
                 .agent(&self.agent)
-                .json(&ObserveRequest { facts: some.to_vec(), answers: false, session: None })?
+                .json(&ObserveRequest { facts: some.to_vec(), answers: false, attest: false, session: None })?
                 .reading();
             let shown: ObserveResponse = self.client.call(call)?;
             for fact in shown.facts {

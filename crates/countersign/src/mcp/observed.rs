@@ -173,7 +173,7 @@ impl GateClient {
 
     fn observe(&self, facts: &[FactId], session: Option<&String>, delivery: &Delivery) -> Result<ObserveResponse> {
         let facts = facts.iter().map(ToString::to_string).collect();
-        let request = ObserveRequest { facts, answers: true, session: session.cloned() };
+        let request = ObserveRequest { facts, answers: true, attest: false, session: session.cloned() };
         let call = Call::post("/v1/observe").agent(&self.agent).json(&request)?.reading();
         let call = if session.is_some() { lock(delivery.marks()).in_log(call) } else { call };
         self.client.call(call)

@@ -72,6 +72,36 @@ fn a_log_that_was_put_back_is_found_by_a_receipt() {
 }
 
 #[test]
+fn what_an_agent_was_shown_is_proved_to_others_and_nothing_else_is() {
+    let (sandbox, third) = (Sandbox::with_gate(), Sandbox::new());
+    sandbox.run("observe --agent refund-1 Account::42 --attest --proof shown.json --data data").must(0);
+    let proof = std::fs::read_to_string(sandbox.path().join("shown.json")).unwrap();
+    third.write("shown.json", &proof);
+    third.write("log.vkey", &std::fs::read_to_string(sandbox.path().join("data/log.vkey")).unwrap());
+    // The third party has no log.
+    let told = third.run("verify --log-key log.vkey --attested shown.json").must(0).stdout;
+    assert!(told.contains("refund-1 was shown") && told.contains(r#"Account::"42" version 1"#), "{told}");
+    let json = third.run("verify --log-key log.vkey --attested shown.json --json").must(0).json();
+    assert_eq!((&json["agent"], &json["auth"]), (&"refund-1".into(), &"none".into()));
+    assert_eq!(json["facts"][0]["value"]["balance"], 900_000);
+    for (real, forged) in
+        [("900000", "900001"), ("refund-1", "refund-2"), ("\"salt\": \"", "\"salt\": \"0"), ("rct1.", "rct1.A")]
+    {
+        third.write("forged.json", &proof.replacen(real, forged, 1));
+        let told = third.run("verify --log-key log.vkey --attested forged.json");
+        // The agent's name stands in the leaf alone.
+        if proof.contains(real) {
+            assert!(told.must(1).stdout.is_empty());
+        }
+    }
+    let other = Sandbox::with_gate();
+    other.write("shown.json", &proof);
+    other.run("verify --log-key data/log.vkey --attested shown.json").must(1);
+    // A receipt of something else is no proof of an observation.
+    sandbox.run("audit --data data").must(0);
+}
+
+#[test]
 fn other_pacts_would_have_said_otherwise() {
     let sandbox = Sandbox::with_gate();
     let act = "act --agent refund-1 --pact billing --action refund account=42 amount=400 currency=USD \

@@ -5,6 +5,7 @@ use crate::canonical::Canonical;
 use crate::decision::{Charge, Decision, ReadVersion, Verdict, Write};
 use crate::fact::Version;
 use crate::ids::FactId;
+use crate::observation::Seen;
 use crate::record::Event;
 
 /// How a payload is written.
@@ -57,6 +58,7 @@ pub(super) fn facts_of(event: &Event) -> Vec<&FactId> {
     match event {
         Event::Action(decided) => decided.action.observed.iter().for_each(|observed| name(&observed.fact)),
         Event::Approval(approved) => approved.shown.facts.iter().for_each(|shown| name(&shown.fact)),
+        Event::Observation(observation) => observation.facts.iter().for_each(|seen| name(&seen.fact)),
         Event::Group(group) => {
             let observed = group.actions.iter().flat_map(|action| &action.observed);
             observed.for_each(|observed| name(&observed.fact));
@@ -86,6 +88,34 @@ pub(super) fn facts_of(event: &Event) -> Vec<&FactId> {
         | Event::Erased(_) => {}
     }
     facts
+}
+
+/// What an agent was shown, with the versions, which the leaf has too.
+pub(super) fn write_seen(out: &mut Canonical, facts: &[Seen], form: Form<'_>) {
+    out.open('[');
+    for seen in facts {
+        out.element();
+        out.open('{');
+        seen.version.into_iter().for_each(|version| version.write_digest(out, "digest"));
+        out.key("fact");
+        form.fact(out, &seen.fact);
+        if let Some(value) = &seen.value {
+            out.key("value");
+            value.write(out);
+        }
+        seen.version.into_iter().for_each(|version| version.write_number(out, "version"));
+        if !seen.withheld.is_empty() {
+            out.key("withheld");
+            out.open('[');
+            for name in &seen.withheld {
+                out.element();
+                out.string(name);
+            }
+            out.close(']');
+        }
+        out.close('}');
+    }
+    out.close(']');
 }
 
 pub(super) fn write_charges(out: &mut Canonical, charges: &[Charge]) {

@@ -15,8 +15,8 @@ use minicbor::encode::Write as Sink;
 /// Whether a leaf of this kind may have this member.
 fn may_have(kind: Kind, member: u8) -> bool {
     use Kind::{
-        Action, Approval, Batch, Confirm, Dispatch, Erasure, Expiry, Extension, Feed, Genesis, Group, Halt, Held, Pact,
-        Reading, Refusal, Resume, Rotation, Session, Settle, Shadow, Withdrawal,
+        Action, Approval, Batch, Confirm, Dispatch, Erasure, Expiry, Extension, Feed, Genesis, Group, Halt, Held,
+        Observation, Pact, Reading, Refusal, Resume, Rotation, Session, Settle, Shadow, Withdrawal,
     };
     match member {
         0..=6 | 20..=25 | 29 => true,
@@ -24,7 +24,7 @@ fn may_have(kind: Kind, member: u8) -> bool {
         8 => matches!(kind, Action | Shadow),
         9 => matches!(kind, Action | Shadow | Approval | Dispatch | Settle | Group),
         10 => matches!(kind, Action | Shadow | Approval | Dispatch | Pact | Group),
-        11 => matches!(kind, Action | Shadow | Approval | Dispatch | Confirm | Group),
+        11 => matches!(kind, Action | Shadow | Approval | Dispatch | Confirm | Group | Observation),
         12 => matches!(kind, Action | Shadow | Approval | Settle | Feed | Session | Reading),
         13 => matches!(kind, Approval | Refusal | Expiry),
         14 => matches!(kind, Dispatch | Settle | Reading),

@@ -5,6 +5,7 @@ use crate::action::{Action, KeyDigest};
 use crate::decision::{PactRef, ReadVersion, Write};
 use crate::identity::{Auth, RequestDigest, Signed};
 use crate::ids::{Digest, PactName, Tag};
+use crate::observation::Seen;
 use crate::record::context::{Context, Given};
 use crate::record::{Entry, Event, FORMAT, Kind, LeafAuth, LeafIdentity, LeafVerdict};
 use minicbor::Encoder;
@@ -58,6 +59,7 @@ enum Versions<'a> {
     Reads(&'a [ReadVersion]),
     Writes(&'a [Write]),
     One(Tag, u64),
+    Seen(&'a [Seen]),
     Leaf(&'a [(Tag, u64)]),
 }
 
@@ -72,6 +74,10 @@ impl Versions<'_> {
                 tagged.into_iter().try_for_each(|(tag, at)| each(tag, at))
             }
             Self::One(tag, version) => each(*tag, *version),
+            Self::Seen(facts) => {
+                let numbered = facts.iter().filter_map(|seen| Some((seen.tag?, seen.version?.number()?)));
+                numbered.into_iter().try_for_each(|(tag, at)| each(tag, at))
+            }
             Self::Leaf(versions) => versions.iter().try_for_each(|(tag, version)| each(*tag, *version)),
         }
     }
@@ -131,6 +137,7 @@ impl<'a> Fields<'a> {
             Event::Reading { effect, .. } => fields.effect = effect.map(|effect| effect.0),
             Event::Genesis { log_key, .. } | Event::Rotation { log_key, .. } => fields.log_key = Some(log_key),
             Event::Confirm { tag, version, .. } => fields.reads = Some(Versions::One(*tag, *version)),
+            Event::Observation(observation) => fields.reads = Some(Versions::Seen(&observation.facts)),
             Event::Pact(pact) => fields.pact = Some((&pact.name, pact.version, &pact.hash)),
             Event::Halt { scope, .. } | Event::Resume { scope, .. } => {
                 fields.scope = Some(Cow::Owned(scope.to_string()));

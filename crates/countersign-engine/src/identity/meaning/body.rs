@@ -9,6 +9,7 @@ use countersign_core::identity::Signed;
 use countersign_core::ids::FactId;
 use countersign_core::json::parse_object_exact;
 use countersign_core::limits::APPROVAL_EXPIRES_MS;
+use countersign_core::observation::Observation;
 use countersign_core::record::{Approved, Event, Settle};
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
@@ -42,6 +43,7 @@ pub(super) fn check(signed: &Signed, event: &Event, state: &State) -> Result<(),
             asked.is_text("reason", reason)?;
             asked.span("for_ms").map(drop)
         }),
+        Event::Observation(observation) => with(signed, |asked| check_observed(asked, observation)),
         Event::Extension { .. } => with(signed, |asked| asked.span("for_ms").map(drop)),
         Event::Withdrawal { .. } => with(signed, |_| Ok(())),
         Event::Settle(settle) => with(signed, |asked| check_resolved(asked, settle)),
@@ -144,6 +146,21 @@ fn check_approval(asked: &mut Asked, approved: &Approved) -> Result<(), String> 
         Some(until_ms) if until_ms == approved.until_ms => Ok(()),
         _ => Err(otherwise("another end of the approval")),
     }
+}
+
+/// An observation shows the facts that were asked for, and is an entry where that was asked for.
+fn check_observed(asked: &mut Asked, observation: &Observation) -> Result<(), String> {
+    let named = asked.take("facts").and_then(|named| named.as_array().map(|named| facts_in(named))).flatten();
+    let shown: Vec<FactId> = observation.facts.iter().map(|seen| seen.fact.clone()).collect();
+    if named != Some(shown) {
+        return Err(otherwise("other facts"));
+    }
+    if asked.take("attest") != Some(Value::Bool(true)) {
+        return Err(otherwise("an observation that is no entry"));
+    }
+    // What tools answered, and in which session that is kept, is no part of it.
+    drop((asked.take("answers"), asked.take("session")));
+    Ok(())
 }
 
 /// What a person says of a call in doubt: an outcome, and why.
