@@ -150,6 +150,8 @@ codes! {
     TrustTooLow = 403,
     /// No grant lets the agent observe a fact that it asked for.
     NotObservable = 403,
+    /// A budget on observing has no room for the facts that the agent asked for.
+    ObservingExceeded = 403,
     /// There is no such resource.
     NotFound = 404,
     /// There is no such fact.
@@ -306,6 +308,7 @@ impl ErrorCode {
             Self::NotAllowed => "not_allowed",
             Self::TrustTooLow => "trust_too_low",
             Self::NotObservable => "not_observable",
+            Self::ObservingExceeded => "observing_exceeded",
             Self::NotFound => "not_found",
             Self::FactNotFound => "fact_not_found",
             Self::PactNotFound => "pact_not_found",

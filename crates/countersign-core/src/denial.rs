@@ -30,6 +30,8 @@ pub enum DenialCode {
     NotAllowed,
     /// No grant lets the agent observe the fact.
     NotObservable,
+    /// A budget on observing has no room for what the agent asks for.
+    ObservingExceeded,
     /// The agent sends more requests than it may.
     RateLimited,
     /// The agent has as many idempotency keys as are kept for one.
@@ -46,12 +48,13 @@ pub enum DenialCode {
 
 impl DenialCode {
     /// All codes, in alphabetical order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::AgentNotActive,
         Self::ClaimNotAllowed,
         Self::DelegationRefused,
         Self::NotAllowed,
         Self::NotObservable,
+        Self::ObservingExceeded,
         Self::RateLimited,
         Self::TooManyKeys,
         Self::TrustTooLow,
@@ -68,6 +71,7 @@ impl DenialCode {
             Self::DelegationRefused => "delegation_refused",
             Self::NotAllowed => "not_allowed",
             Self::NotObservable => "not_observable",
+            Self::ObservingExceeded => "observing_exceeded",
             Self::RateLimited => "rate_limited",
             Self::TooManyKeys => "too_many_keys",
             Self::TrustTooLow => "trust_too_low",

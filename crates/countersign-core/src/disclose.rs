@@ -7,14 +7,16 @@
 use crate::decision::PactRef;
 use crate::expression::{Base, Expression, Input, Mention, Source};
 use crate::fence::{Claim, may_claim};
-use crate::ids::{ActionName, AgentId, FactId, FactType};
-use crate::pact::{ActionType, SendRule, TemplatePart};
+use crate::ids::{ActionName, AgentId, FactId, FactType, PactName};
+use crate::observing::may_be_told;
+use crate::pact::{ActionType, Grant, Pact, SendRule, TemplatePart};
 use crate::session::{READING, SESSION};
 use crate::state::ReadState;
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// What of one fact an agent may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +86,28 @@ pub fn could_show(state: &dyn ReadState, agent: &AgentId, id: &FactId) -> Option
     let could = grants.filter(|grant| subject.could_hold(&grant.who));
     let shown: BTreeSet<SmolStr> = could.flat_map(|grant| grant.attributes.iter().cloned()).collect();
     (!shown.is_empty()).then_some(Disclosed::Attributes(shown))
+}
+
+/// The grants that show a fact to an agent, with their pacts; those that could, where its value is not known. Its own fact no grant shows.
+pub(crate) fn counting_grants<'a>(
+    state: &'a dyn ReadState,
+    agent: &AgentId,
+    id: &FactId,
+    value: Option<Option<&Attributes>>,
+) -> Vec<(&'a PactName, &'a Grant)> {
+    let own = FactId::of_agent(agent);
+    let principal = state.current(&own).and_then(|fact| fact.value.as_ref());
+    let subject = Subject::new(&own, principal, id, value.flatten()).filter(|_| *id != own);
+    let Some(subject) = subject else { return Vec::new() };
+    let shows = |grant: &&Grant| match value {
+        Some(_) => subject.holds(&grant.who),
+        None => subject.could_hold(&grant.who),
+    };
+    let of_pact = |(name, pact): (&'a PactName, &'a Arc<Pact>)| {
+        let grants = pact.observe.get(id.ty()).into_iter().flatten();
+        grants.map(move |grant| (name, grant)).collect::<Vec<_>>()
+    };
+    state.pacts().iter().flat_map(of_pact).filter(|(_, grant)| shows(grant)).collect()
 }
 
 /// What an agent may see of a claim.
@@ -227,13 +251,14 @@ impl<'a> Disclosure<'a> {
 
     /// Whether the agent is shown an attribute of a fact.
     pub fn shows(&self, fact: &FactId, attribute: &str) -> bool {
-        disclose(self.state, self.agent, fact).shows(attribute)
+        disclose(self.state, self.agent, fact).shows(attribute) && may_be_told(self.state, self.agent, fact)
     }
 
     /// Whether the agent is shown all that a fact can have.
     pub fn shows_whole(&self, fact: &FactId) -> bool {
         let disclosed = disclose(self.state, self.agent, fact);
-        disclosed.is_observable() && withheld(self.state, fact.ty(), &disclosed).is_empty()
+        let is_whole = disclosed.is_observable() && withheld(self.state, fact.ty(), &disclosed).is_empty();
+        is_whole && may_be_told(self.state, self.agent, fact)
     }
 
     /// The agent that is told.

@@ -9,6 +9,7 @@ use crate::decision::{BudgetKey, Charge};
 use crate::effect::Phase;
 use crate::fence::ClaimId;
 use crate::ids::{FactId, Tag};
+use crate::observing::Count;
 use crate::record::{Entry, Event, Kind, Leaf, LeafIdentity};
 use crate::review::ReviewId;
 use crate::state::{ReadState, State};
@@ -27,6 +28,8 @@ pub struct EraseTarget {
     pub charges: Vec<Charge>,
     /// The effect that it dispatched or settled, which must have ended.
     pub effect: Option<EffectId>,
+    /// Until when it counts to a budget on observing, in ledger milliseconds.
+    pub observing_until_ms: Option<u64>,
     /// Whether the deletion of a fact may go too: every entry that wrote an earlier version is erased, or is erased with this one.
     /// Otherwise a fold of the log would bring an earlier version back.
     pub is_last: bool,
@@ -65,6 +68,12 @@ pub enum InForce {
         budget: BudgetKey,
         /// When the window ends; `None` where no published pact has the budget any more.
         until_ms: Option<u64>,
+    },
+    /// It counts to a budget on observing.
+    #[error("it counts to a budget on observing{}", until(Some(*.until_ms)))]
+    Observing {
+        /// When the last of the windows ends.
+        until_ms: u64,
     },
     /// An effect that it is part of has not ended.
     #[error("{effect} has not ended: it is {phase}{}", until(*.until_ms))]
@@ -110,7 +119,9 @@ impl InForce {
     pub fn until_ms(&self) -> Option<u64> {
         match self {
             Self::Budget { until_ms, .. } | Self::Effect { until_ms, .. } => *until_ms,
-            Self::Claim { until_ms, .. } | Self::Review { until_ms, .. } => Some(*until_ms),
+            Self::Claim { until_ms, .. } | Self::Review { until_ms, .. } | Self::Observing { until_ms } => {
+                Some(*until_ms)
+            }
             _ => None,
         }
     }
@@ -127,7 +138,7 @@ impl InForce {
             Self::Current(_) => "write or delete the fact first, then erase again",
             Self::Earlier { .. } => "erase that entry too, or erase by fact, which names every entry",
             Self::Fenced(_) | Self::Held(_) => "see `countersign effect list` for what is in flight, then erase again",
-            Self::Budget { .. } => "erase again when the window has closed",
+            Self::Budget { .. } | Self::Observing { .. } => "erase again when the window has closed",
             Self::Effect { .. } => {
                 "erase again when it has ended; what is in doubt is ended by `countersign effect resolve EFFECT settled --reason TEXT`, or \
                  with `failed`"
@@ -176,12 +187,17 @@ impl EraseTarget {
         }
         let kept = kept_for_ever(event.kind(), event.identity());
         let (charges, effect) = (event.charges().to_vec(), event.effect());
-        Self { entry: entry.index, kept, writes, charges, effect, is_last: false }
+        let observing_until_ms = match event {
+            Event::Observation(observation) => observation.counts.iter().map(Count::until_ms).max(),
+            _ => None,
+        };
+        Self { entry: entry.index, kept, writes, charges, effect, observing_until_ms, is_last: false }
     }
 
     /// An entry of which only the number is known.
     pub fn of_entry(entry: u64) -> Self {
-        Self { entry, kept: None, writes: Vec::new(), charges: Vec::new(), effect: None, is_last: false }
+        let (writes, charges) = (Vec::new(), Vec::new());
+        Self { entry, kept: None, writes, charges, effect: None, observing_until_ms: None, is_last: false }
     }
 
     /// What the leaf of an entry alone still says of it: of facts and charges nothing that names them.
@@ -220,6 +236,9 @@ impl<'a> Eraser<'a> {
         if let Some(charge) = target.charges.iter().find(|charge| self.is_open(charge)) {
             let until_ms = self.window_ends_ms(charge);
             return Err(InForce::Budget { budget: charge.budget.clone(), until_ms });
+        }
+        if let Some(until_ms) = target.observing_until_ms.filter(|until_ms| self.now_ms < *until_ms) {
+            return Err(InForce::Observing { until_ms });
         }
         let current = target
             .writes

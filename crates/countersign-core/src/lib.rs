@@ -40,6 +40,7 @@ pub mod json;
 pub mod limits;
 pub mod node;
 pub mod observation;
+pub mod observing;
 pub mod pact;
 pub mod reason;
 pub mod record;

@@ -34,6 +34,18 @@ pub const OBSERVATIONS_MAX: usize = 16;
 /// Most bytes of values in one observation that is an entry: about as much as an agent can have written by sending it.
 pub const ATTESTED_BYTES_MAX: usize = 64 * 1024;
 
+/// Most distinct facts that one budget on observing has room for in a window: all of them are kept in memory, with every snapshot.
+pub const OBSERVING_DISTINCT_MAX: i64 = 10_000;
+
+/// Longest window of a budget on observing: what counts to one that is open is not erased.
+pub const OBSERVING_PER_MS_MAX: u64 = 31 * 24 * 60 * 60 * 1000;
+
+/// Most budgets on observing of one grant.
+pub const OBSERVING_BUDGETS_MAX: usize = 4;
+
+/// Most facts that are counted in all open windows together, 16 bytes each.
+pub const OBSERVING_COUNTED_MAX: usize = 1 << 18;
+
 /// How deep a chain of reads through attributes of facts already read may go.
 pub const READ_DEPTH_MAX: usize = 4;
 

@@ -11,6 +11,7 @@ use crate::fence::check_standing;
 use crate::identity::Auth;
 use crate::ids::{AgentId, FactId, Tag};
 use crate::limits::{ATTESTED_BYTES_MAX, READS_MAX};
+use crate::observing::{Asked, Count, ObservingExceeded, count};
 use crate::state::{ReadState, State};
 use crate::value::Attributes;
 use smol_str::SmolStr;
@@ -22,7 +23,9 @@ use std::sync::Arc;
 pub struct Observation {
     /// When facts that live elsewhere began to be read, in ledger milliseconds; `None` where none was.
     pub began_ms: Option<u64>,
-    /// The facts, in the order asked for.
+    /// What counts to budgets on observing with this entry.
+    pub counts: Vec<Count>,
+    /// The facts, in the order asked for; none where it is an entry only because of what it counts.
     pub facts: Vec<Seen>,
 }
 
@@ -58,6 +61,9 @@ pub enum ObservationRefusal {
     /// No grant shows it these facts. Whether they exist is not said.
     #[error("{agent} may not observe {}", .facts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
     NotObservable { agent: AgentId, facts: Vec<FactId> },
+    /// A budget on observing has no room for what it asks for.
+    #[error("{agent} may not observe this now: {exceeded}")]
+    Exceeded { agent: AgentId, exceeded: Box<ObservingExceeded> },
     /// What it would be shown is more than an entry keeps of an observation.
     #[error("what is shown has {0} bytes; an observation that is attested has at most {ATTESTED_BYTES_MAX}")]
     TooLong(usize),
@@ -112,11 +118,36 @@ impl Observation {
         if !refused.is_empty() {
             return Err(ObservationRefusal::NotObservable { agent: agent.clone(), facts: refused });
         }
-        let made = Self { began_ms: external.began_ms, facts };
-        match made.bytes() {
+        let asked: Vec<Asked<'_>> = ids.iter().map(|id| asked(state, id)).collect();
+        let counts = count(state, agent, &asked, now_ms).map_err(exceeded(agent))?;
+        Ok(Self { began_ms: external.began_ms, counts, facts })
+    }
+
+    /// The observation as its entry keeps it: whole where it is attested, or else only what it counts. `None` where it need not be one.
+    ///
+    /// # Errors
+    /// If it is more than an entry keeps.
+    pub fn to_enter(&self, attest: bool) -> Result<Option<Self>, ObservationRefusal> {
+        match self.bytes() {
+            _ if !attest && self.counts.is_empty() => Ok(None),
+            _ if !attest => Ok(Some(Self { began_ms: None, counts: self.counts.clone(), facts: Vec::new() })),
             bytes if bytes > ATTESTED_BYTES_MAX => Err(ObservationRefusal::TooLong(bytes)),
-            _ => Ok(made),
+            _ => Ok(Some(self.clone())),
         }
+    }
+
+    /// The facts that it counts to some budget, and another does not.
+    pub fn counts_beyond<'a>(&'a self, other: &Self) -> Vec<&'a FactId> {
+        let same = |count: &Count| other.counts.iter().find(|it| (&it.key, it.window) == (&count.key, count.window));
+        let beyond = |count: &'a Count| {
+            let same = same(count);
+            count
+                .facts
+                .iter()
+                .filter(move |fact| same.is_none_or(|same| !same.facts.contains(fact)))
+                .collect::<Vec<_>>()
+        };
+        self.counts.iter().flat_map(beyond).collect()
     }
 
     /// The tag and version of a fact of the ledger that was shown.
@@ -140,6 +171,9 @@ impl Observation {
         (agent, auth): (&AgentId, &Auth),
         now_ms: u64,
     ) -> Result<Self, ObservationRefusal> {
+        if self.facts.is_empty() {
+            return self.counted_again(state, (agent, auth), now_ms);
+        }
         let is_elsewhere = |seen: &Seen| state.catalogue().source(seen.fact.ty()).is_some();
         let ids: Vec<FactId> =
             self.facts.iter().filter(|seen| !is_elsewhere(seen)).map(|seen| seen.fact.clone()).collect();
@@ -161,16 +195,52 @@ impl Observation {
         let named = self.facts.iter().enumerate();
         let repeats = named.into_iter().any(|(at, seen)| self.facts.iter().skip(at + 1).any(|it| it.fact == seen.fact));
         match self.began_ms {
-            _ if self.facts.is_empty() || self.facts.len() > READS_MAX || repeats => {
-                wrong("it shows no facts, too many, or one twice")
-            }
+            _ if self.facts.len() > READS_MAX || repeats => wrong("it shows no facts, too many, or one twice"),
             began_ms if began_ms.is_some() != self.facts.iter().any(is_elsewhere) => {
                 wrong("it does not say rightly whether something was read elsewhere")
             }
             Some(began_ms) if began_ms > now_ms => wrong("something was read after it was shown"),
-            began_ms => Ok(Self { began_ms, facts }),
+            _ if self.bytes() > ATTESTED_BYTES_MAX => Err(ObservationRefusal::TooLong(self.bytes())),
+            began_ms => {
+                let asked: Vec<Asked<'_>> = self.facts.iter().map(|seen| asked(state, &seen.fact)).collect();
+                let counts = count(state, agent, &asked, now_ms).map_err(exceeded(agent))?;
+                Ok(Self { began_ms, counts, facts })
+            }
         }
     }
+
+    /// The same where the entry says only what counts: which facts were asked for that were counted before, it does not say.
+    fn counted_again(
+        &self,
+        state: &State,
+        (agent, auth): (&AgentId, &Auth),
+        now_ms: u64,
+    ) -> Result<Self, ObservationRefusal> {
+        check_standing(state, agent, auth, now_ms).map_err(|refused| ObservationRefusal::Agent(refused.to_string()))?;
+        let mut facts: Vec<&FactId> = Vec::new();
+        for fact in self.counts.iter().flat_map(|count| &count.facts) {
+            if !facts.contains(&fact) {
+                facts.push(fact);
+            }
+        }
+        if facts.is_empty() || facts.len() > READS_MAX {
+            return Err(ObservationRefusal::Agent("it counts no facts, or too many".to_owned()));
+        }
+        let asked: Vec<Asked<'_>> = facts.into_iter().map(|id| asked(state, id)).collect();
+        let counts = count(state, agent, &asked, now_ms).map_err(exceeded(agent))?;
+        Ok(Self { began_ms: None, counts, facts: Vec::new() })
+    }
+}
+
+/// A fact as it is asked about by budgets on observing.
+fn asked<'a>(state: &'a State, fact: &'a FactId) -> Asked<'a> {
+    let is_elsewhere = state.catalogue().source(fact.ty()).is_some();
+    let value = || state.current(fact).and_then(|fact| fact.value.as_ref());
+    Asked { fact, value: (!is_elsewhere).then(value) }
+}
+
+fn exceeded(agent: &AgentId) -> impl FnOnce(ObservingExceeded) -> ObservationRefusal {
+    |exceeded| ObservationRefusal::Exceeded { agent: agent.clone(), exceeded: Box::new(exceeded) }
 }
 
 /// Whether an agent could be shown this of a fact that lives elsewhere, whatever its whole value was.

@@ -123,8 +123,27 @@ pub struct Grant {
     pub who: Expression,
     /// The attributes that they are shown.
     pub attributes: BTreeSet<SmolStr>,
+    /// How many distinct facts it shows, to whom together, in which time.
+    pub budgets: Vec<ObservingBudget>,
     /// What it is for, in the author's words.
     pub doc: Option<String>,
+}
+
+/// How many distinct facts of a type may be observed in a window of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObservingBudget {
+    pub distinct: u64,
+    pub per_ms: u64,
+    pub by: Together,
+}
+
+/// Who shares a budget on observing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Together {
+    /// Each agent has its own.
+    Agent,
+    /// All agents of an organisation share one.
+    Org,
 }
 
 /// The word for resting on readings whose values are carried.

@@ -22,6 +22,7 @@ use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::identity::{Auth, Keys, is_held_by_gateway};
 use crate::ids::{AgentId, FactId, FactType, PactName, Tag};
+use crate::observing::Observing;
 use crate::pact::budgets::named::disagreements;
 use crate::pact::catalogue::Catalogue;
 use crate::pact::{Atomicity, Budget, Pact};
@@ -61,6 +62,8 @@ pub struct State {
     pub held: BTreeMap<u64, HeldFeed>,
     /// The entries whose payloads an erasure names. Nothing of them is shown any more, whatever the disk holds.
     pub erased: EntrySet,
+    /// What was counted to budgets on observing.
+    pub observing: Observing,
 }
 
 /// Everything that a state is made of. Whoever keeps states takes this apart without `..`, so that a new part does not compile until
@@ -95,6 +98,8 @@ pub struct Parts<'a> {
     pub held: &'a BTreeMap<u64, HeldFeed>,
     /// See [`State::erased`].
     pub erased: &'a EntrySet,
+    /// See [`State::observing`].
+    pub observing: &'a Observing,
 }
 
 impl State {
@@ -114,6 +119,7 @@ impl State {
             effects,
             held,
             erased,
+            observing,
         } = self;
         let (next_entry, version_floor) = (*next_entry, *version_floor);
         Parts {
@@ -131,6 +137,7 @@ impl State {
             effects,
             held,
             erased,
+            observing,
         }
     }
 }
@@ -334,6 +341,8 @@ pub trait ReadState {
     fn pacts(&self) -> &BTreeMap<PactName, Arc<Pact>>;
     /// The fact types of all pacts, and where their facts live.
     fn catalogue(&self) -> &Catalogue;
+    /// What was counted to budgets on observing.
+    fn observing(&self) -> &Observing;
 }
 
 impl ReadState for State {
@@ -345,6 +354,9 @@ impl ReadState for State {
     }
     fn catalogue(&self) -> &Catalogue {
         &self.catalogue
+    }
+    fn observing(&self) -> &Observing {
+        &self.observing
     }
 }
 

@@ -11,6 +11,7 @@ use countersign_core::halt::Scope;
 use countersign_core::identity::{Auth, BatchDigests, KeyName, Signed};
 use countersign_core::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
 use countersign_core::observation::{Observation, Seen};
+use countersign_core::observing::{Count, ObservingKey, Sharer};
 use countersign_core::pact::load::load;
 use countersign_core::reason::Reason;
 use countersign_core::record::{
@@ -165,6 +166,16 @@ fn events() -> Vec<Event> {
         Event::Extension { claim: ClaimId(2), expires_at_ms: 9 },
         Event::Observation(Box::new(Observation {
             began_ms: Some(6),
+            counts: vec![Count {
+                key: ObservingKey {
+                    pact: PactName::new("p").unwrap(),
+                    ty: "Account".parse().unwrap(),
+                    sharer: Sharer::Org("a".into()),
+                    per_ms: 5,
+                },
+                window: 1,
+                facts: vec!["Account::\"2\"".parse().unwrap()],
+            }],
             facts: vec![
                 Seen {
                     fact: "Account::\"1\"".parse().unwrap(),

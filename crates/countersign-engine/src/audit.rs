@@ -35,6 +35,7 @@ use countersign_ledger::tree::Frontier;
 use erasing::Erasable;
 use fault::{Fault, RestsOn};
 use lost::Lost;
+use observations::Uncounted;
 use once::Once;
 use parking_lot::RwLock;
 use std::cmp::Ordering;
@@ -174,6 +175,8 @@ struct Auditor {
     taint: Taint,
     /// What is not known of budgets.
     charged: Charged,
+    /// What is not known of budgets on observing.
+    uncounted: Uncounted,
     erased_by: BTreeMap<u64, u64>,
     /// What erasures are judged by.
     erasable: Erasable,
@@ -214,6 +217,7 @@ impl Auditor {
             self.taint.erased(leaf);
             self.lost.begun(leaf);
             self.charged.erased(leaf, &self.fold.state);
+            self.uncounted.erased(leaf, &self.fold.state);
         }
         self.lost.ended(&entry.event, entry.time_ms);
         self.erasable.note(&entry.event);
@@ -319,7 +323,7 @@ impl Auditor {
             return Some((since?, Unknown::Value));
         }
         if let (Event::Observation(said), Event::Observation(made)) = (&entry.event, &again.event) {
-            return Some((self.taint.excuse_seen(said, made, &self.fold.state)?, Unknown::Value));
+            return observations::excuse(entry, (said, made), &self.fold.state, &mut self.taint, &self.uncounted);
         }
         if let Event::Claim { .. } = &entry.event {
             return Some((self.excuse_claim(recorded, again)?, Unknown::Fences));

@@ -4,7 +4,6 @@
 //! admit on their own threads, in parallel, and wait for an answer or hand in a callback.
 
 mod admit;
-mod attest;
 mod counters;
 mod erase;
 mod follow;
@@ -20,10 +19,10 @@ mod reviews;
 mod rotate;
 mod session_uses;
 mod sessions;
+mod show;
 mod windows;
 
 pub use admit::AdmitError;
-pub use attest::{Attested, FoundFacts, NotAttested, Opening};
 pub use counters::Counters;
 pub use erase::{EraseError, ErasePlan};
 pub use log_reader::{LogError, StoredEntry};
@@ -35,6 +34,7 @@ pub use reviews::{RestedOn, ShownReview};
 pub use rotate::RotateLogKeyError;
 pub use session_uses::{IDLE_SESSION_MS, IDLE_SESSIONS_MAX, SESSIONS_PER_AGENT_MAX};
 pub use sessions::{EndedCall, NotReadIn, Outdated, ReadIn, Told};
+pub use show::{Attested, Found, FoundFacts, NotShown, Opening};
 pub use windows::{Window, Windows};
 
 use crate::clock::{Clock, LedgerClock, STEP_MS};

@@ -158,14 +158,16 @@ pub enum Request {
     CloseSession { session: SessionName, agent: AgentId },
     /// Keep what a tool answered to an agent in its session: it waits where actions do, because agents ask for it.
     Read { session: SessionName, agent: AgentId, auth: Auth, reading: Box<Reading> },
-    /// Show facts to an agent, and keep what it was shown.
+    /// Show facts to an agent, and enter what it was shown where that counts, or was asked for.
     Observe {
         agent: AgentId,
         auth: Auth,
         ids: Vec<FactId>,
         /// Those of them that live elsewhere, as they were read right before.
         external: Box<ExternalFacts>,
-        /// Where the facts go as they are at the entry's place, whole: the token seals them.
+        /// Whether it is to be an entry whatever it counts.
+        attest: bool,
+        /// Where that goes which was found at its place.
         found: FoundFacts,
     },
     /// Settle a call. The gate's own.

@@ -243,8 +243,8 @@ impl Sequencer {
             Request::Read { session, agent, auth, reading } => {
                 self.read(batch, (session, &agent, &auth), &reading, reply, now_ms);
             }
-            Request::Observe { agent, auth, ids, external, found } => {
-                let asked = Asked { agent, auth, ids, external };
+            Request::Observe { agent, auth, ids, external, attest, found } => {
+                let asked = Asked { agent, auth, ids, external, attest };
                 self.observe(batch, asked, &found, reply, now_ms);
             }
             Request::Settle(settlement) => self.settle(batch, *settlement, reply, now_ms),

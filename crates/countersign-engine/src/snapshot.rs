@@ -73,6 +73,7 @@ pub fn take(from: &Source<'_>, between: &mut dyn FnMut()) -> Result<u64, Storage
             fences,
             effects,
             held,
+            observing,
             // The log has them.
             origin: _,
             next_entry: _,
@@ -89,6 +90,7 @@ pub fn take(from: &Source<'_>, between: &mut dyn FnMut()) -> Result<u64, Storage
             fences: fences.clone(),
             effects: effects.clone(),
             held: held.clone(),
+            observing: observing.clone(),
         };
         let pacts: Vec<_> = pacts.values().cloned().collect();
         let (erased, tree, key) = (erased.clone(), view.tree.clone(), log_keys.private());

@@ -16,6 +16,7 @@ use countersign_core::fact::Fact;
 use countersign_core::fence::Fences;
 use countersign_core::halt::Halts;
 use countersign_core::ids::{AgentId, FactId, PactName};
+use countersign_core::observing::Observing;
 use countersign_core::pact::Pact;
 use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::review::Reviews;
@@ -104,6 +105,9 @@ impl ReadState for Synced<'_> {
     }
     fn catalogue(&self) -> &Catalogue {
         &self.view.rest.catalogue
+    }
+    fn observing(&self) -> &Observing {
+        &self.view.rest.observing
     }
 }
 

@@ -242,7 +242,7 @@ fn records_of_every_kind_are_canonical() {
     gate.call(Request::Read { session, agent: agent.clone(), auth, reading: Box::new(reading) }).unwrap();
     gate.close_session(session, agent.clone()).unwrap();
     let seen = vec!["Note::\"1\"".parse().unwrap(), "Note::\"none\"".parse().unwrap()];
-    gate.observe_attested((agent, Auth::None), seen, &ExternalFacts::default()).unwrap();
+    gate.show((agent, Auth::None), seen, &ExternalFacts::default(), true).unwrap();
     gate.rotate_log_key(operator(), Auth::None, "why".into()).unwrap();
     let mut kinds = std::collections::BTreeSet::new();
     for index in 0..gate.view().position {

@@ -1,5 +1,7 @@
 //! Observations that are entries: what proves them to others, and who tries to have something else proved.
 
+mod budgets;
+
 use countersign_core::fact::Version;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
@@ -9,7 +11,7 @@ use countersign_core::record::{Event, Kind, Leaf};
 use countersign_core::value::{Attributes, Value};
 use countersign_engine::audit::{AuditReport, Unknown, audit};
 use countersign_engine::fold::payload_matches;
-use countersign_engine::gate::{Attested, ExternalFacts, FoundFacts, Gate, NotAttested, Options, Parts};
+use countersign_engine::gate::{Attested, ExternalFacts, FoundFacts, Gate, NotShown, Observe, Options, Parts};
 use countersign_engine::request::{Refusal, Request, Submission};
 use countersign_engine::sequence::Batch;
 use countersign_engine::storage::disk::RealDisk;
@@ -69,8 +71,9 @@ fn patients(ids: &[&str]) -> Vec<FactId> {
     ids.iter().map(|id| format!("Patient::\"{id}\"").parse().unwrap()).collect()
 }
 
-fn attest(gate: &Gate, who: &str, ids: &[&str]) -> Result<Attested, NotAttested> {
-    gate.observe_attested((agent(who), Auth::None), patients(ids), &ExternalFacts::default())
+fn attest(gate: &Gate, who: &str, ids: &[&str]) -> Result<(Observe, Attested), NotShown> {
+    let shown = gate.show((agent(who), Auth::None), patients(ids), &ExternalFacts::default(), true);
+    shown.map(|(shown, attested)| (shown, attested.unwrap()))
 }
 
 fn audited(dir: &Path) -> AuditReport {
@@ -82,7 +85,7 @@ fn what_was_shown_is_proved_with_the_logs_key_alone_and_holds_nothing_that_was_w
     let dir = tempfile::tempdir().unwrap();
     let gate = set_up(dir.path());
     let before = gate.view().position;
-    let Attested { shown, entered, opening } = attest(&gate, "nina", &["1", "none"]).unwrap();
+    let (shown, Attested { entered, opening }) = attest(&gate, "nina", &["1", "none"]).unwrap();
     assert_eq!((entered.entry.index, shown.position, gate.view().position), (before, before, before + 1));
     assert_eq!(shown.observed_at_ms, entered.entry.time_ms);
     let told = (&shown.facts[0].value, &shown.facts[0].withheld, shown.facts[1].version);
@@ -120,7 +123,7 @@ fn attack_who_has_no_right_makes_no_entry_and_is_counted() {
     let before = gate.view().position;
     for (who, ids) in [("guest", ["1"].as_slice()), ("nobody", &["1"]), ("doc", &["1", "none"])] {
         let refused = attest(&gate, who, ids).unwrap_err();
-        assert!(matches!(refused, NotAttested::Refused(Refusal::Observation(_))), "{refused:?}");
+        assert!(matches!(refused, NotShown::Refused(Refusal::Observation(_))), "{refused:?}");
     }
     let long = "x".repeat(16_000);
     for id in 10..16 {
@@ -129,7 +132,7 @@ fn attack_who_has_no_right_makes_no_entry_and_is_counted() {
     }
     let refused = attest(&gate, "doc", &["10", "11", "12", "13", "14"]).unwrap_err();
     assert!(
-        matches!(refused, NotAttested::Refused(Refusal::Observation(ObservationRefusal::TooLong(bytes))) if bytes > ATTESTED_BYTES_MAX),
+        matches!(refused, NotShown::Refused(Refusal::Observation(ObservationRefusal::TooLong(bytes))) if bytes > ATTESTED_BYTES_MAX),
         "{refused:?}"
     );
     attest(&gate, "doc", &["10", "11"]).unwrap();
@@ -150,7 +153,8 @@ fn attack_one_that_was_revoked_right_before_its_place_is_shown_nothing() {
     let revoke = feed("Agent::\"nina\"", r#"{"roles":["nurse"],"standing":"revoked","org":"a","trust":1}"#);
     let (external, found) = (Box::default(), FoundFacts::default());
     let (ids, auth) = (patients(&["1"]), Auth::None);
-    let observe = Request::Observe { agent: agent("nina"), auth, ids, external, found: Arc::clone(&found) };
+    let observe =
+        Request::Observe { agent: agent("nina"), auth, ids, external, attest: true, found: Arc::clone(&found) };
     let mut batch = Batch::default();
     parts.sequence(&mut batch, [revoke, observe].map(|request| Submission::new(request, Box::new(|_| ()))));
     assert_eq!((batch.entries.len(), batch.answers.len()), (1, 1));
@@ -166,7 +170,14 @@ fn lied(dir: &Path, who: &str, before: impl FnOnce(&Gate), lie: impl FnOnce(&mut
     gate.close().unwrap();
     let mut parts = Parts::open(on_folder(dir), Options::new(ORIGIN)).unwrap();
     let (external, found) = (Box::default(), FoundFacts::default());
-    let request = Request::Observe { agent: agent(who), auth: Auth::None, ids: patients(&["1", "2"]), external, found };
+    let request = Request::Observe {
+        agent: agent(who),
+        auth: Auth::None,
+        ids: patients(&["1", "2"]),
+        external,
+        attest: true,
+        found,
+    };
     let mut batch = Batch::default();
     parts.sequence(&mut batch, [Submission::new(request, Box::new(|_| ()))]);
     let Event::Observation(observation) = &mut Arc::get_mut(&mut batch.entries[0].entry).unwrap().event else {
@@ -208,7 +219,7 @@ fn attack_the_holder_of_the_log_key_says_that_something_else_was_shown() {
 fn an_erased_payload_leaves_only_what_rests_on_it_unverifiable_and_the_proof_is_with_who_has_it() {
     let dir = tempfile::tempdir().unwrap();
     let gate = set_up(dir.path());
-    let attested = attest(&gate, "nina", &["1", "2"]).unwrap();
+    let (_, attested) = attest(&gate, "nina", &["1", "2"]).unwrap();
     let entry = attested.entered.entry.index;
     let first = gate.fact(&patients(&["1"])[0]).unwrap().written.entry;
     gate.call(feed("Patient::\"1\"", r#"{"room":"9","diagnosis":"none"}"#)).unwrap();

@@ -312,8 +312,8 @@ impl History {
         if self.rng.below(2) == 0 {
             ids.push(format!("Agent::\"{agent}\"").parse().unwrap());
         }
-        let (external, found) = (Box::default(), FoundFacts::default());
-        self.enter(Request::Observe { agent, auth: Auth::None, ids, external, found });
+        let (external, attest, found) = (Box::default(), self.rng.below(2) == 0, FoundFacts::default());
+        self.enter(Request::Observe { agent, auth: Auth::None, ids, external, attest, found });
     }
 
     fn erase(&mut self) {

@@ -72,11 +72,12 @@ macro_rules! routes {
 }
 
 routes! {
-    /// Show facts to an agent, and seal what was shown. Writes nothing, unless what is shown is to be attested.
+    /// Show facts to an agent, and seal what was shown. Writes nothing, unless what is shown is to be attested, or
+    /// counts to a budget on observing.
     Observe: Post "/v1/observe", actions, Agent => {
         body: json::<ObserveRequest>(ACTION_BYTES_MAX),
         answers: &[ok::<ObserveResponse>("The facts, and the token to act on")],
-        errors: &[ENTERED, LOG, &[NotObservable, SessionNotFound, ExternalUnread, NoAdapter]],
+        errors: &[ENTERED, LOG, &[NotObservable, ObservingExceeded, SessionNotFound, ExternalUnread, NoAdapter]],
     }
     /// Decide an action and, if everything holds, do it: one step. Safe to retry with the same idempotency key and body.
     Act: Post "/v1/actions", actions, Agent => {

@@ -6,8 +6,8 @@ mod calls;
 
 use super::catalogue::AGENT;
 use super::{
-    ActionType, Atomicity, BudgetBy, Change, Grant, Limit, LimitRule, Measure, Mode, NamedBudget, Normaliser, OnFail,
-    Pact, Params, Presence, Read, Require, TemplatePart,
+    ActionType, Atomicity, BudgetBy, Change, Grant, Limit, LimitRule, Measure, Mode, NamedBudget, Normaliser,
+    ObservingBudget, OnFail, Pact, Params, Presence, Read, Require, TemplatePart, Together,
 };
 use crate::expression::{Base, Mention};
 use crate::value::{FieldType, ValueType};
@@ -51,12 +51,22 @@ fn write_grants(out: &mut String, pact: &Pact) {
     out.push_str("What is not granted is withheld; grants of other pacts add to these.\n\n");
     out.push_str("| facts | attributes | shown to | why |\n|---|---|---|---|\n");
     for (ty, grants) in &pact.observe {
-        for Grant { who, attributes, doc } in grants {
+        for Grant { who, attributes, budgets, doc } in grants {
             let attributes: Vec<String> = attributes.iter().map(|name| format!("`{name}`")).collect();
             let doc = cell(doc.as_deref().unwrap_or_default());
-            let _ = writeln!(out, "| `{ty}` | {} | {} | {} |", attributes.join(", "), code(who.text()), or_dash(&doc));
+            let attributes = attributes.join(", ");
+            let shown_to: String = budgets.iter().map(observing).collect();
+            let _ = writeln!(out, "| `{ty}` | {attributes} | {}{shown_to} | {} |", code(who.text()), or_dash(&doc));
         }
     }
+}
+
+fn observing(budget: &ObservingBudget) -> String {
+    let by = match budget.by {
+        Together::Agent => "each agent",
+        Together::Org => "all agents of an organisation together",
+    };
+    format!("; to {by} at most {} distinct facts per {}", budget.distinct, duration(budget.per_ms))
 }
 
 fn write_action(out: &mut String, action: &ActionType) {

@@ -335,6 +335,7 @@ fn decode_event(
         },
         Kind::Observation => Event::Observation(Box::new(Observation {
             began_ms: payload.began,
+            counts: payload.counts.into_iter().map(|count| count.decode(&facts)).collect::<Result<_, _>>()?,
             facts: decode_seen(leaf, &facts, payload.attested)?,
         })),
         Kind::Genesis => Event::Genesis {

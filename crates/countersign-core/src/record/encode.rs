@@ -6,8 +6,8 @@
 mod parts;
 
 use self::parts::{
-    facts_of, write_absent, write_charges, write_claimed, write_facts, write_observation, write_observed, write_reads,
-    write_seen, write_writes,
+    facts_of, write_absent, write_charges, write_claimed, write_counts, write_facts, write_observation, write_observed,
+    write_reads, write_seen, write_writes,
 };
 use super::call::{write_in_flight, write_send};
 use super::leaf::Fields;
@@ -107,12 +107,15 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
             }
         },
         Event::Observation(observation) => {
-            out.key("attested");
-            write_seen(out, &observation.facts, form);
+            if !observation.facts.is_empty() {
+                out.key("attested");
+                write_seen(out, &observation.facts, form);
+            }
             if let Some(began_ms) = observation.began_ms {
                 out.key("began");
                 out.u64(began_ms);
             }
+            write_counts(out, &observation.counts, form);
             write_facts(out, form);
             write_signed(out, entry, form);
         }

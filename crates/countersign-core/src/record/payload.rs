@@ -12,6 +12,7 @@ use crate::fact::Version;
 use crate::identity::{KeyName, StoredSigned};
 use crate::ids::{ActionName, AgentId, FactId, FactType, PactName, Tag};
 use crate::observation::Seen;
+use crate::observing::{Count, ObservingKey, Sharer};
 use crate::reason::Reason;
 use crate::session::Reread;
 use crate::value::Attributes;
@@ -161,6 +162,8 @@ pub(super) struct Payload {
     pub(super) charges: Vec<StoredCharge>,
     pub(super) confirmed: Option<bool>,
     #[serde(default)]
+    pub(super) counts: Vec<StoredCount>,
+    #[serde(default)]
     pub(super) denied: Vec<StoredDenied>,
     pub(super) effect: Option<Box<StoredInFlight>>,
     pub(super) evidence: Option<Box<StoredEvidence>>,
@@ -303,6 +306,33 @@ pub(super) struct StoredObserved {
     fact: usize,
     value: Option<Attributes>,
     version: Option<u64>,
+}
+
+/// What counts to a budget on observing.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StoredCount {
+    agent: Option<AgentId>,
+    facts: Vec<usize>,
+    org: Option<SmolStr>,
+    pact: PactName,
+    per: u64,
+    #[serde(rename = "type")]
+    ty: FactType,
+    window: u64,
+}
+
+impl StoredCount {
+    pub(super) fn decode(self, facts: &Facts) -> Result<Count, DecodeError> {
+        let sharer = match (self.agent, self.org) {
+            (Some(agent), None) => Sharer::Agent(agent),
+            (None, Some(org)) => Sharer::Org(org),
+            _ => return Err(DecodeError::Missing("agent")),
+        };
+        let key = ObservingKey { pact: self.pact, ty: self.ty, sharer, per_ms: self.per };
+        let facts = self.facts.into_iter().map(|place| facts.at(place)).collect::<Result<_, _>>()?;
+        Ok(Count { key, window: self.window, facts })
+    }
 }
 
 /// What an agent was shown of a fact.

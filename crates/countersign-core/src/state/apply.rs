@@ -37,8 +37,7 @@ impl State {
                 }
             }
             Event::Denials(_) | Event::Clock { .. } | Event::Rotation { .. } => {}
-            // It says what was, and changes nothing.
-            Event::Observation(_) => {}
+            Event::Observation(observation) => self.observing.count(&observation.counts, time_ms),
             // A batch is what its actions do, each in its own entry; of a rejected group nothing is done.
             Event::Batch { .. } | Event::Group(_) => {}
             // All that they did is in what they wrote and charged.

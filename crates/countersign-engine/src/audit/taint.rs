@@ -243,6 +243,16 @@ impl Taint {
         since
     }
 
+    /// Since when the value of a fact may be gone: it is, or nothing of the fact can be read, and something is gone of which no one knows
+    /// what it was.
+    pub(super) fn may_be_gone(&self, fact: &FactId, state: &State) -> Option<u64> {
+        if let Some(held) = state.facts.get(fact) {
+            return self.values.get(&held.tag).map(|gone| gone.since);
+        }
+        let is_unknown = |tag: &Tag| self.ids.get(tag).is_none_or(|known| known == fact);
+        self.values.iter().find(|(tag, _)| is_unknown(tag)).map(|(_, gone)| gone.since)
+    }
+
     /// The same for an entry that rests on the current version of one fact.
     pub(super) fn excuse_on(&mut self, fact: &FactId, recorded: &Event, state: &State) -> Option<u64> {
         let confirmed = match recorded {

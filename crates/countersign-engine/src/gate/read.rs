@@ -146,7 +146,8 @@ pub enum HistoryError {
 }
 
 impl Gate {
-    /// Shows facts to an agent, as far as the published pacts let it see them, and seals what they are. Writes nothing.
+    /// Shows facts to an agent, as far as the published pacts let it see them, and seals what they are. Writes nothing, so what counts to
+    /// a budget is refused: see [`Self::show`].
     ///
     /// The token holds the facts whole, so that a decision can tell what changed; it is sealed, and does not show them.
     pub fn observe(&self, agent: AgentId, ids: Vec<FactId>) -> Result<Observe, NotObservable> {
@@ -202,12 +203,15 @@ impl Gate {
     }
 
     /// Shows facts to an agent; those that live outside as they were read right before.
-    pub fn observe_with(
+    pub(super) fn observe_with(
         &self,
         agent: AgentId,
         ids: Vec<FactId>,
         outside: &ExternalFacts,
     ) -> Result<Observe, NotObservable> {
+        if self.counts_observing(&agent, &ids) {
+            return Err(self.not_observable(agent, ids));
+        }
         // Time is read before the facts: an observation is never younger than what it shows.
         let observed_at_ms = outside.began_ms.unwrap_or_else(|| self.now_ms());
         let (position, facts, observed) = {

@@ -12,12 +12,14 @@ use countersign_core::effect::{Context, Effects};
 use countersign_core::fence::{Claim, ClaimId, Fences};
 use countersign_core::halt::{Halt, Halts, Scope};
 use countersign_core::hex;
-use countersign_core::ids::{AgentId, FactId, IdError};
+use countersign_core::ids::{AgentId, FactId, FactType, IdError, PactName};
+use countersign_core::observing::{Counted, LatestWindow, Observing, ObservingKey, Sharer};
 use countersign_core::record::{Entry, Leaf};
 use countersign_core::review::{Ended, Reviews};
 use countersign_core::state::HeldFeed;
 use countersign_core::value::Attributes;
 use serde::Deserialize;
+use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -28,6 +30,7 @@ pub(super) struct OpenWork {
     pub(super) fences: Fences,
     pub(super) effects: Effects,
     pub(super) held: BTreeMap<u64, HeldFeed>,
+    pub(super) observing: Observing,
 }
 
 impl OpenWork {
@@ -74,6 +77,10 @@ impl OpenWork {
         for (entry, held) in &self.held {
             lines.push(|out| write_held(out, *entry, held))?;
         }
+        lines.section("observing")?;
+        for (key, window) in self.observing.latest() {
+            lines.push(|out| write_observing(out, key, window))?;
+        }
         Ok(())
     }
 }
@@ -108,9 +115,65 @@ pub(super) fn restore(fold: &mut Fold, section: &str, line: &[u8]) -> Result<boo
             let (entry, held) = read_held(line)?;
             fold.state.restore_held(entry, held);
         }
+        "observing" => {
+            let (key, ends_ms, facts) = read_observing(line)?;
+            fold.state.observing.restore(key, ends_ms, facts);
+        }
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+fn write_observing(out: &mut Canonical, key: &ObservingKey, window: &LatestWindow) {
+    out.open('{');
+    if let Sharer::Agent(agent) = &key.sharer {
+        out.key("agent");
+        out.string(agent.as_str());
+    }
+    out.key("ends");
+    out.u64(window.ends_ms);
+    out.key("facts");
+    out.open('[');
+    for fact in window.facts.iter() {
+        out.element();
+        out.hex_string(fact);
+    }
+    out.close(']');
+    if let Sharer::Org(org) = &key.sharer {
+        out.key("org");
+        out.string(org);
+    }
+    out.key("pact");
+    out.string(key.pact.as_str());
+    out.key("per");
+    out.u64(key.per_ms);
+    out.key("type");
+    out.string(key.ty.as_str());
+    out.close('}');
+}
+
+#[derive(Deserialize)]
+struct StoredObserving {
+    agent: Option<AgentId>,
+    ends: u64,
+    facts: Vec<String>,
+    org: Option<SmolStr>,
+    pact: PactName,
+    per: u64,
+    #[serde(rename = "type")]
+    ty: FactType,
+}
+
+fn read_observing(line: &[u8]) -> Result<(ObservingKey, u64, BTreeSet<Counted>), String> {
+    let stored: StoredObserving = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let sharer = match (stored.agent, stored.org) {
+        (Some(agent), None) => Sharer::Agent(agent),
+        (None, Some(org)) => Sharer::Org(org),
+        _ => return Err("a budget on observing is an agent's or an organisation's".to_owned()),
+    };
+    let key = ObservingKey { pact: stored.pact, ty: stored.ty, sharer, per_ms: stored.per };
+    let facts = stored.facts.iter().map(|fact| hex::array(fact)).collect::<Option<_>>();
+    Ok((key, stored.ends, facts.ok_or("not the digest of a fact")?))
 }
 
 fn write_halt(out: &mut Canonical, scope: &Scope, halt: &Halt) {

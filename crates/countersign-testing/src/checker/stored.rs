@@ -186,6 +186,11 @@ pub fn payload(leaf: &Json, bytes: &[u8]) -> Result<Json, String> {
             observed["fact"] = fact(&observed["fact"])?;
         }
     }
+    for count in items(&mut payload, "counts") {
+        for counted in count.get_mut("facts").and_then(Json::as_array_mut).into_iter().flatten() {
+            *counted = fact(counted)?;
+        }
+    }
     for action in items(&mut payload, "actions") {
         for observed in action.get_mut("observed").and_then(Json::as_array_mut).into_iter().flatten() {
             observed["fact"] = fact(&observed["fact"])?;

@@ -20,6 +20,7 @@ source = { postgres = "bank", query = "select balance from rows where id = $1" }
 [observe.Note]
 who = 'true'
 attributes = "*"
+budget = [{ distinct = 2, per = "20s", by = "agent" }, { distinct = 3, per = "1d", by = "org" }]
 
 [claim.Note]
 who = 'true'

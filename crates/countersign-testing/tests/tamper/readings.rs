@@ -222,7 +222,15 @@ fn erasing_a_reading_says_which_writes_can_no_longer_be_judged() {
     let erase = |entry, writes| Request::Erase {
         by: AgentId::new("operator").unwrap(),
         auth: Auth::None,
-        targets: vec![EraseTarget { entry, kept: None, writes, charges: Vec::new(), effect: None, is_last: false }],
+        targets: vec![EraseTarget {
+            entry,
+            kept: None,
+            writes,
+            charges: Vec::new(),
+            effect: None,
+            observing_until_ms: None,
+            is_last: false,
+        }],
         reason: "asked".into(),
     };
     requests.push(vec![erase(READING, vec![(fact(), 1), (session, 2)])]);

@@ -45,14 +45,11 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
         app.charge_attested(&caller)?;
     }
     let outside = if is_external { app.read_outside(&caller.name, &ids).await? } else { ExternalFacts::default() };
-    let (observed, attested) = if attest {
-        let who = (caller.name.clone(), caller.auth.clone());
-        let attested = app.blocking(move |gate| gate.observe_attested(who, ids, &outside)).await?;
-        let proof = proof(&attested)?;
-        (attested.shown, Some(proof))
-    } else {
-        (app.gate.observe_with(caller.name.clone(), ids, &outside)?, None)
-    };
+    let who = (caller.name.clone(), caller.auth.clone());
+    let waits = attest || app.gate.counts_observing(&caller.name, &ids);
+    let show = move |gate: &Gate| gate.show(who, ids, &outside, attest);
+    let (observed, attested) = if waits { app.blocking(show).await? } else { show(&app.gate)? };
+    let attested = attested.as_ref().map(proof).transpose()?;
     let observed = match session.filter(|_| is_external) {
         None => observed,
         // Durable before anything of it is handed out.
@@ -74,7 +71,7 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
 
 /// What proves to others what an agent was shown.
 fn proof(attested: &gate::Attested) -> Result<Attested, HttpError> {
-    let gate::Attested { entered, opening, .. } = attested;
+    let gate::Attested { entered, opening } = attested;
     let receipt = receipt(entered).ok_or_else(|| HttpError::internal("an entry has no receipt"))?;
     let entry = entered.entry.index;
     let salt = opening.salt.iter().map(|byte| format!("{byte:02x}")).collect();

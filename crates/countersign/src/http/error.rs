@@ -14,7 +14,7 @@ use countersign_core::review::{Ended, ReviewRefusal};
 use countersign_core::session::SessionRefusal;
 use countersign_core::state::PublishError;
 use countersign_engine::gate::{
-    AdmitError, EraseError, HistoryError, IDLE_SESSION_MS, LogError, NotAttested, NotObservable, NotRead, WhyUnread,
+    AdmitError, EraseError, HistoryError, IDLE_SESSION_MS, LogError, NotObservable, NotRead, NotShown, WhyUnread,
 };
 use countersign_engine::identity::AuthError;
 use countersign_engine::request::Refusal;
@@ -26,6 +26,9 @@ const TOO_MANY_KEYS_HINT: &str =
 
 const NOT_OBSERVABLE_HINT: &str =
     "leave them out, or ask an operator for a grant under [observe] in a pact; whether they exist is not said";
+
+const OBSERVING_EXCEEDED_HINT: &str =
+    "ask for fewer facts, or for those that were observed before; the message says when the window ends";
 
 const DELEGATION_HINT: &str = "look at it with `countersign delegation show`, and ask its delegator for a new one";
 
@@ -190,6 +193,9 @@ impl From<Refusal> for HttpError {
             }
             Refusal::Observation(ObservationRefusal::NotObservable { .. }) => {
                 (Code::NotObservable, NOT_OBSERVABLE_HINT)
+            }
+            Refusal::Observation(ObservationRefusal::Exceeded { .. }) => {
+                (Code::ObservingExceeded, OBSERVING_EXCEEDED_HINT)
             }
             Refusal::Observation(ObservationRefusal::TooLong(_)) => (Code::InvalidField, "name fewer facts at a time"),
             Refusal::Fenced { .. } => (Code::FeedFenced, "see GET /v1/effects for what is in flight"),
@@ -397,6 +403,7 @@ pub fn denied(code: DenialCode, message: String) -> HttpError {
         }
         DenialCode::UnknownAction => (ErrorCode::UnknownAction, "see GET /v1/pacts/{name} for what the pact has"),
         DenialCode::NotObservable => (ErrorCode::NotObservable, NOT_OBSERVABLE_HINT),
+        DenialCode::ObservingExceeded => (ErrorCode::ObservingExceeded, OBSERVING_EXCEEDED_HINT),
         DenialCode::ClaimNotAllowed => {
             (ErrorCode::ClaimNotAllowed, "ask an operator for a rule under [claim] in a pact")
         }
@@ -447,11 +454,11 @@ impl From<LogError> for HttpError {
     }
 }
 
-impl From<NotAttested> for HttpError {
-    fn from(error: NotAttested) -> Self {
+impl From<NotShown> for HttpError {
+    fn from(error: NotShown) -> Self {
         match error {
-            NotAttested::Refused(refusal) => refusal.into(),
-            NotAttested::Log(error) => error.into(),
+            NotShown::Refused(refusal) => refusal.into(),
+            NotShown::Log(error) => error.into(),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::decision::{Charge, Decision, ReadVersion, Verdict, Write};
 use crate::fact::Version;
 use crate::ids::FactId;
 use crate::observation::Seen;
+use crate::observing::{Count, Sharer};
 use crate::record::Event;
 
 /// How a payload is written.
@@ -58,7 +59,10 @@ pub(super) fn facts_of(event: &Event) -> Vec<&FactId> {
     match event {
         Event::Action(decided) => decided.action.observed.iter().for_each(|observed| name(&observed.fact)),
         Event::Approval(approved) => approved.shown.facts.iter().for_each(|shown| name(&shown.fact)),
-        Event::Observation(observation) => observation.facts.iter().for_each(|seen| name(&seen.fact)),
+        Event::Observation(observation) => {
+            observation.facts.iter().for_each(|seen| name(&seen.fact));
+            observation.counts.iter().flat_map(|count| &count.facts).for_each(name);
+        }
         Event::Group(group) => {
             let observed = group.actions.iter().flat_map(|action| &action.observed);
             observed.for_each(|observed| name(&observed.fact));
@@ -88,6 +92,44 @@ pub(super) fn facts_of(event: &Event) -> Vec<&FactId> {
         | Event::Erased(_) => {}
     }
     facts
+}
+
+/// What counts to budgets on observing.
+pub(super) fn write_counts(out: &mut Canonical, counts: &[Count], form: Form<'_>) {
+    if counts.is_empty() {
+        return;
+    }
+    out.key("counts");
+    out.open('[');
+    for Count { key, window, facts } in counts {
+        out.element();
+        out.open('{');
+        if let Sharer::Agent(agent) = &key.sharer {
+            out.key("agent");
+            out.string(agent.as_str());
+        }
+        out.key("facts");
+        out.open('[');
+        for fact in facts {
+            out.element();
+            form.fact(out, fact);
+        }
+        out.close(']');
+        if let Sharer::Org(org) = &key.sharer {
+            out.key("org");
+            out.string(org);
+        }
+        out.key("pact");
+        out.string(key.pact.as_str());
+        out.key("per");
+        out.u64(key.per_ms);
+        out.key("type");
+        out.string(key.ty.as_str());
+        out.key("window");
+        out.u64(*window);
+        out.close('}');
+    }
+    out.close(']');
 }
 
 /// What an agent was shown, with the versions, which the leaf has too.

@@ -151,12 +151,18 @@ fn check_approval(asked: &mut Asked, approved: &Approved) -> Result<(), String> 
 /// An observation shows the facts that were asked for, and is an entry where that was asked for.
 fn check_observed(asked: &mut Asked, observation: &Observation) -> Result<(), String> {
     let named = asked.take("facts").and_then(|named| named.as_array().map(|named| facts_in(named))).flatten();
-    let shown: Vec<FactId> = observation.facts.iter().map(|seen| seen.fact.clone()).collect();
-    if named != Some(shown) {
-        return Err(otherwise("other facts"));
-    }
-    if asked.take("attest") != Some(Value::Bool(true)) {
-        return Err(otherwise("an observation that is no entry"));
+    let named = named.ok_or_else(|| otherwise("no facts"))?;
+    let shown: Vec<&FactId> = observation.facts.iter().map(|seen| &seen.fact).collect();
+    let is_attested = asked.take("attest") == Some(Value::Bool(true));
+    // One that is an entry only because of what it counts does not say what else was asked for.
+    let is_it = match is_attested {
+        true => named.iter().eq(shown),
+        false => {
+            shown.is_empty() && observation.counts.iter().flat_map(|count| &count.facts).all(|it| named.contains(it))
+        }
+    };
+    if !is_it {
+        return Err(otherwise("other facts, or an observation of another kind"));
     }
     // What tools answered, and in which session that is kept, is no part of it.
     drop((asked.take("answers"), asked.take("session")));

@@ -73,3 +73,57 @@ fn attack_attested_observations_cost_more_than_others() {
     // Each counts as what it may write: 17 requests, and one for the request itself.
     assert!((1..=8).contains(&taken), "{taken}");
 }
+
+#[test]
+fn attack_an_agent_looks_at_more_than_a_budget_on_observing_lets_it() {
+    let server = identified();
+    let pact = r#"
+pact = "watch"
+version = 1
+
+[facts.Watched]
+attributes = { note = "String" }
+
+[observe.Watched]
+who = 'true'
+attributes = "*"
+budget = { distinct = 2, per = "1d", by = "agent" }
+
+[action.forget]
+resource = 'Watched::"{watched}"'
+allow = 'false'
+delete = ["resource"]
+
+[action.forget.params]
+type = "object"
+additionalProperties = false
+required = ["watched"]
+properties.watched = { type = "string", maxLength = 64 }
+"#;
+    let published = send(&server, ADMIN, "POST", "/v1/pacts", &["Content-Type: application/toml"], pact);
+    assert_eq!(published.status, 200, "{published:?}");
+    let ask = |facts: &[&str]| {
+        let facts: Vec<String> = facts.iter().map(|id| format!("Watched::\"{id}\"")).collect();
+        post(&server, AGENT, "/v1/observe", &json!({"facts": facts}).to_string())
+    };
+    let before = server.gate.view().position;
+    assert_eq!(ask(&["1"]).status, 200);
+    assert_eq!((ask(&["2"]).status, ask(&["1", "2"]).status), (200, 200));
+    let refused = ask(&["3"]);
+    assert_error(&refused, 403, "observing_exceeded");
+    let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(
+        message.contains("2 distinct facts of type Watched per 1 d, 2 are counted") && message.contains("ends at"),
+        "{message}"
+    );
+    // Each that counted is an entry that the agent signed for, and holds no value.
+    let entries: Vec<_> =
+        (before..server.gate.view().position).map(|index| server.gate.read_log(index).unwrap()).collect();
+    let counted: Vec<_> = entries.iter().filter(|entry| entry.leaf().unwrap().kind == Kind::Observation).collect();
+    assert_eq!(counted.len(), 2);
+    for entry in counted {
+        let payload = entry.payload.as_deref().unwrap();
+        assert_eq!(stored::check(&entry.leaf().unwrap(), payload, server.gate.origin()).unwrap(), Checked::Verified);
+        assert!(matches!(entry.decode().unwrap().event, Event::Observation(it) if it.facts.is_empty()));
+    }
+}
