@@ -55,3 +55,32 @@ pub struct Registered {
     /// Who wrote it.
     pub written_by: String,
 }
+
+/// Rights that were not used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
+pub struct UnusedRights {
+    /// Since when they were not used, in ledger milliseconds.
+    pub since: u64,
+    /// How many entries were read to find out.
+    pub entries: u64,
+    /// By agent, pact and action type. Those that an agent has had for less are not among them.
+    pub rights: Vec<UnusedRight>,
+}
+
+/// An action type that an agent could do, by its roles and its trust, and did not ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(utoipa::ToSchema))]
+pub struct UnusedRight {
+    /// The agent.
+    pub agent: String,
+    /// The pact.
+    pub pact: String,
+    /// The action type.
+    pub action: String,
+    /// Since when the agent has the roles that it has, in ledger milliseconds.
+    pub held_since: u64,
+    /// An entry of this agent under this pact whose payload is erased: it may have been of this action type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maybe_used_in: Option<u64>,
+}

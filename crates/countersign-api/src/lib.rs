@@ -36,7 +36,7 @@ pub use action::{
     ActionRequest, Evidence, FailedPrecondition, FailedRead, PactRef, ParamMisfit, Shadowed, Verdict, VerdictKind,
     WaivedBy, Why, Wrote,
 };
-pub use agents::{AgentList, CallerResponse, OperatorList, Registered};
+pub use agents::{AgentList, CallerResponse, OperatorList, Registered, UnusedRight, UnusedRights};
 pub use batch::{ActionError, ActionRefused, BatchRequest, BatchResponse, BatchResult};
 #[cfg(feature = "document")]
 pub use document::openapi;

@@ -9,7 +9,7 @@ mod errors;
 mod params;
 mod table;
 
-pub use params::{Accepts, HISTORY_MAX, INTEGER_MAX, PAGE_MAX, Param, Place, TEXT_ID_BYTES_MAX, WAIT_MS_MAX};
+pub use params::{Accepts, DAYS_MAX, HISTORY_MAX, INTEGER_MAX, PAGE_MAX, Param, Place, TEXT_ID_BYTES_MAX, WAIT_MS_MAX};
 pub use table::{
     ACTION_BYTES_MAX, APPROVAL_BYTES_MAX, BATCH_BYTES_MAX, FEED_BYTES_MAX, LOG_KEY_BYTES_MAX, Operation,
     PACT_BYTES_MAX, ROUTES,

@@ -29,7 +29,7 @@ pub use delegation::stranger;
 pub use group::{GroupBlocked, Grouping, decide_group, not_groupable};
 pub use judge::{ReadyToSend, external_fact, judge};
 pub(crate) use readings::{readings_in, rested_on};
-pub use standing::{rules_out, stop_on};
+pub use standing::{rights, rules_out, stop_on};
 pub use turns::{ReadRest, Touch, beside, meets, touched_by_reading, touches};
 
 use crate::action::Action;

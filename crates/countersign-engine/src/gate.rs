@@ -20,6 +20,7 @@ mod rotate;
 mod session_uses;
 mod sessions;
 mod show;
+mod unused;
 mod windows;
 
 pub use admit::AdmitError;
@@ -35,6 +36,7 @@ pub use rotate::RotateLogKeyError;
 pub use session_uses::{IDLE_SESSION_MS, IDLE_SESSIONS_MAX, SESSIONS_PER_AGENT_MAX};
 pub use sessions::{EndedCall, NotReadIn, Outdated, ReadIn, Told};
 pub use show::{Attested, Found, FoundFacts, NotShown, Opening};
+pub use unused::{UnusedRight, UnusedRights};
 pub use windows::{Window, Windows};
 
 use crate::clock::{Clock, LedgerClock, STEP_MS};

@@ -25,3 +25,4 @@ mod proofs;
 mod review;
 mod row_log;
 mod stages;
+mod unused;

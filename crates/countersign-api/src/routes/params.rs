@@ -57,6 +57,9 @@ pub enum Accepts {
     Rest,
 }
 
+/// The longest time that is looked back for rights that were not used, in days.
+pub const DAYS_MAX: u64 = 366;
+
 const POSITION: Accepts = Accepts::Whole(0, INTEGER_MAX);
 
 const IDENTIFIER: Accepts = Accepts::Matching("^[A-Za-z_][A-Za-z0-9_]{0,63}$", 64);
@@ -127,6 +130,11 @@ pub(super) const fn filter(name: &'static str, about: &'static str) -> Param {
 /// How many at most.
 pub(super) const fn limit(max: u64, about: &'static str) -> Param {
     query("limit", Accepts::Whole(1, max), about)
+}
+
+/// A number of days.
+pub(super) const fn days(about: &'static str) -> Param {
+    query("days", Accepts::Whole(1, DAYS_MAX), about)
 }
 
 /// Something that is so only if it is asked for.

@@ -1,7 +1,7 @@
 //! The table itself. A new operation is a new row here, and then a handler in the gate, which does not compile without it.
 
 use super::errors::{ACTION, APPROVAL, EFFECT, ENTERED, FEED, LOG, REVIEW};
-use super::params::{HISTORY_MAX, PAGE_MAX, actions, filter, flag, if_match, limit, position, wait_ms};
+use super::params::{HISTORY_MAX, PAGE_MAX, actions, days, filter, flag, if_match, limit, position, wait_ms};
 use super::{Answer, Body, Callers, Content, Method, Named, Role, Route, Shape};
 use crate::error::ErrorCode::*;
 use crate::shape::Described;
@@ -12,7 +12,7 @@ use crate::{
     FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse, LogKeyRotated, LogKeyRotation,
     ObserveRequest, ObserveResponse, OperatorList, PactChecked, PactList, PactPublished, PactResponse, ReadRequest,
     ReadResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList, ReviewShown,
-    SessionClosed, SessionOpened, SessionRequest, Verdict,
+    SessionClosed, SessionOpened, SessionRequest, UnusedRights, Verdict,
 };
 
 /// Largest body of an action, and of everything else that agents send.
@@ -179,6 +179,12 @@ routes! {
     /// All agents, with their roles, standing and keys.
     ListAgents: Get "/v1/agents", identity, Operator(&[Role::Admin, Role::Auditor]) => {
         answers: &[ok::<AgentList>("The agents")],
+    }
+    /// What agents could do, by their roles and their trust, and did not ask for within so many days. Reads that much of the log.
+    ListUnusedRights: Get "/v1/agents/unused", identity, Operator(&[Role::Admin, Role::Auditor]) => {
+        params: &[days("Within how many days; 30 unless told")],
+        answers: &[ok::<UnusedRights>("The rights that were not used")],
+        errors: &[LOG],
     }
     /// All operators, with their roles, standing and keys.
     ListOperators: Get "/v1/operators", identity, Operator(&[Role::Admin, Role::Auditor]) => {

@@ -3,12 +3,13 @@
 use super::delegation::{check_bearer, check_standing};
 use super::halted::halt_on;
 use super::{Deciding, Snapshot, Stage};
-use crate::action::Action;
+use crate::action::{Action, ActionRequest};
 use crate::effect::Approved;
 use crate::expression::{Base, Mention};
 use crate::fact::Fact;
 use crate::identity::{ACTIVE, Auth, Role, holds_key, still_has};
-use crate::ids::FactId;
+use crate::ids::{ActionName, AgentId, FactId};
+use crate::limits::IDEMPOTENCY_KEY_CHARS_MIN;
 use crate::pact::{ActionType, Mode, Pact};
 use crate::reason::{Drift, Reason, Since};
 use crate::value::{Attributes, Value};
@@ -53,6 +54,24 @@ pub fn rules_out(action: &Action, snapshot: &dyn Snapshot, now_ms: u64) -> Optio
         }
     };
     check().err()
+}
+
+/// The action types of a pact that an agent could do, by what is known of it alone: those that its roles and its trust do not rule out,
+/// whatever the parameters and the facts are.
+pub fn rights<'a>(agent: &AgentId, pact: &'a Pact, snapshot: &dyn Snapshot, now_ms: u64) -> Vec<&'a ActionName> {
+    let is_of_agents = |mention: &Mention| {
+        let (Mention::Entity(base) | Mention::Attribute(base, _)) = mention else { return false };
+        matches!(base, Base::Principal | Base::Actor)
+    };
+    let has = |kind: &ActionType| {
+        // Nothing of it but who asks, and for which action type, is looked at.
+        let key = "0".repeat(IDEMPOTENCY_KEY_CHARS_MIN);
+        let body = format!(r#"{{"pact":"{}","action":"{}","idempotency_key":"{key}"}}"#, pact.name, kind.name);
+        let Ok(request) = ActionRequest::parse(&body) else { return false };
+        let action = Action::new(agent.clone(), Auth::None, body.as_str().into(), request, Vec::new());
+        check_agents(&action, kind, &Attributes::default(), snapshot, now_ms, &is_of_agents).is_ok()
+    };
+    pact.actions.values().filter(|kind| has(kind)).map(|kind| &kind.name).collect()
 }
 
 /// The action type that an action names.

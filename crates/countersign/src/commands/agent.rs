@@ -4,10 +4,11 @@ use super::identity::{KeySource, Who, changed, line, registered, rotated, stood,
 use super::{Connection, Outcome};
 use crate::client::Call;
 use crate::config::Config;
-use crate::terminal::{note, say, say_json};
+use crate::terminal::{count, note, say, say_json, time};
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use countersign_api::AgentList;
+use countersign_api::routes::DAYS_MAX;
+use countersign_api::{AgentList, UnusedRights};
 use countersign_core::identity::GATEWAY;
 use serde_json::{Value, json};
 
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 pub enum AgentCommand {
     New(NewArgs),
     List(ListArgs),
+    Unused(UnusedArgs),
     Set(SetArgs),
     Rotate(RotateArgs),
     /// Revoke an agent: nothing it asks for commits any more
@@ -70,6 +72,29 @@ pub struct NewArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  countersign agent list --key admin.key")]
 pub struct ListArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// List what agents could do and have not done for long
+///
+/// An agent could do what the pacts let it do by its roles and its trust. Listed is what none of its actions was of, whatever their
+/// verdicts were; what it passed on by a delegation counts as its own. What it could not do for all of that time is left out. The gate
+/// reads that much of its log. It takes the key of an operator with the role auditor or admin.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign agent unused --key admin.key
+  countersign agent unused --days 90 --json --key admin.key
+
+`countersign agent set NAME --role ROLE` takes the other roles away.")]
+pub struct UnusedArgs {
+    /// For how many days
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=DAYS_MAX))]
+    days: u64,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -148,6 +173,7 @@ pub fn run(command: &AgentCommand, config: &Config) -> Result<Outcome> {
     match command {
         AgentCommand::New(args) => new(args, config),
         AgentCommand::List(args) => list(args, config),
+        AgentCommand::Unused(args) => unused(args, config),
         AgentCommand::Set(args) => set(args, config),
         AgentCommand::Rotate(args) => {
             let client = args.connection.client(config)?;
@@ -183,6 +209,30 @@ fn who(name: &str, json: bool) -> Who<'_> {
 
 fn standing(args: &StandingArgs, config: &Config, standing: &str) -> Result<Outcome> {
     stood(&who(&args.name, args.json), args.connection.client(config)?, standing)
+}
+
+fn unused(args: &UnusedArgs, config: &Config) -> Result<Outcome> {
+    let client = args.connection.client(config)?;
+    let unused: UnusedRights = client.call(Call::get(format!("/v1/agents/unused?days={}", args.days)))?;
+    client.close()?;
+    if args.json {
+        say_json(&serde_json::to_value(&unused)?);
+        return Ok(Outcome::Yes);
+    }
+    let days = count(args.days, "day", "days");
+    if unused.rights.is_empty() {
+        note(format_args!("Every right that an agent has had for {days} was used, or there is none."));
+    }
+    for right in &unused.rights {
+        let held = time(right.held_since);
+        let maybe = right.maybe_used_in.map(|entry| format!("; entry {entry} may have used it, its payload is erased"));
+        let maybe = maybe.unwrap_or_default();
+        say(format_args!(
+            "{}  {}.{}  not used for {days}; roles as they are since {held}{maybe}",
+            right.agent, right.pact, right.action
+        ));
+    }
+    Ok(Outcome::Yes)
 }
 
 fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {

@@ -2,18 +2,58 @@
 
 use super::caller::Caller;
 use super::error::HttpError;
+use super::facts::bad_query;
+use super::numbers::within;
 use super::{App, json};
-use axum::extract::{Request, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
 use axum::response::Response;
-use countersign_api::{AgentList, CallerResponse, OperatorList, Registered};
+use countersign_api::routes::DAYS_MAX;
+use countersign_api::{AgentList, CallerResponse, OperatorList, Registered, UnusedRight, UnusedRights};
 use countersign_core::fact::Fact;
 use countersign_core::identity::HolderKind;
-use countersign_engine::gate::Gate;
-use std::sync::Arc;
+use countersign_engine::gate::{self, Gate};
+use serde::Deserialize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// `GET /v1/agents`
 pub async fn agents(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
     json(&AgentList { agents: app.blocking(|gate| registered(gate, "Agent")).await? })
+}
+
+/// The query of unused rights.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnusedQuery {
+    days: Option<u64>,
+}
+
+/// `GET /v1/agents/unused`
+pub async fn unused(
+    State(app): State<Arc<App>>,
+    query: Result<Query<UnusedQuery>, QueryRejection>,
+) -> Result<Response, HttpError> {
+    let Query(UnusedQuery { days }) = query.map_err(|error| bad_query(&error))?;
+    let days = within("days", days.unwrap_or(30), 1..=DAYS_MAX)?;
+    // Each reads much of the log: one at a time, and no one else waits for it.
+    static ONE: Mutex<()> = Mutex::new(());
+    let read = move |gate: &Gate| {
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused = gate.unused_rights(days.saturating_mul(DAY_MS));
+        drop(one);
+        unused
+    };
+    let gate::UnusedRights { since_ms, entries, rights } = app.blocking(read).await?;
+    let told = |right: gate::UnusedRight| UnusedRight {
+        agent: right.agent.to_string(),
+        pact: right.pact.to_string(),
+        action: right.action.to_string(),
+        held_since: right.held_since_ms,
+        maybe_used_in: right.maybe_used_in,
+    };
+    json(&UnusedRights { since: since_ms, entries, rights: rights.into_iter().map(told).collect() })
 }
 
 /// `GET /v1/operators`

@@ -39,6 +39,7 @@ fn handler(route: &Route) -> MethodRouter<Arc<App>> {
         Operation::ConfirmFact => on(method, facts::confirm),
         Operation::FactHistory => on(method, facts::history),
         Operation::ListAgents => on(method, agents::agents),
+        Operation::ListUnusedRights => on(method, agents::unused),
         Operation::ListOperators => on(method, agents::operators),
         Operation::GetCaller => on(method, agents::caller),
         Operation::ListPacts => on(method, pacts::list),

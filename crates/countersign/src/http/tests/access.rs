@@ -43,6 +43,7 @@ const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/facts/{type}/{id}/confirm", "/v1/facts/Agent/refund-1/confirm", "admin"),
     ("GET", "/v1/facts/{type}/{id}/history", "/v1/facts/Account/42/history", "feeder auditor admin"),
     ("GET", "/v1/agents", "/v1/agents", "auditor admin"),
+    ("GET", "/v1/agents/unused", "/v1/agents/unused", "auditor admin"),
     ("GET", "/v1/operators", "/v1/operators", "auditor admin"),
     ("GET", "/v1/claims", "/v1/claims", KNOWN),
     ("POST", "/v1/claims", "/v1/claims", "agent"),
