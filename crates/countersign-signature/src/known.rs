@@ -1,5 +1,5 @@
 //! Keys that were read lately, each thread for itself. A name stands for one key for ever, so remembering what it stands for changes
-//! nothing but the time: reading the name and unpacking the key take about a fifth of what a verification takes.
+//! nothing but the time that reading the name and unpacking the key take.
 //!
 //! Places are few and found by the name itself. Names that are made to fall on one place are read again each time, as all were before.
 

@@ -224,14 +224,13 @@ impl App {
         let place = PLACES.acquire().await.map_err(|error| HttpError::internal(error.to_string()))?;
         let (gate, (tell, told)) = (Arc::clone(&self.gate), oneshot::channel());
         let run = move || {
-            // Whoever asked may have gone.
+            // Held until it is done, also where the caller has gone: else requests that are broken off would make threads without end.
+            let _place = place;
             let _ = tell.send(work(&gate));
         };
         let named = std::thread::Builder::new().name("urgent".into());
         named.spawn(run).map_err(|error| HttpError::internal(error.to_string()))?;
-        let done = told.await.map_err(|error| HttpError::internal(error.to_string()));
-        drop(place);
-        Ok(done??)
+        Ok(told.await.map_err(|error| HttpError::internal(error.to_string()))??)
     }
 
     /// Runs what may wait on a disk away from the threads that serve.

@@ -29,8 +29,8 @@ const DRAINED_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct Checked(pub RawBody);
 
-/// Most bytes of all bodies on their way, together: more than one address can announce with all the connections that it gets and
-/// the largest bodies of agents. Small ones have a quarter more for themselves.
+/// Most bytes of all bodies on their way, together: 512 of the largest of agents. Small ones have a quarter more for themselves. That one
+/// agent can announce so many is listed in docs/threat-model.md.
 const ON_THEIR_WAY_BYTES_MAX: usize = 128 << 20;
 
 /// The bodies on their way, of all connections.
